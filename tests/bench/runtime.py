@@ -128,8 +128,9 @@ async def _http_floor(top: Path) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def _runtime(top: Path) -> AsyncIterator[int]:
-    port = free_ports(1)[0]
-    settings = {"MODEL_URI": top / "model", "MODEL_NAME": "digits", "HTTP_PORT": port, "DRAIN_DELAY": 0}
+    port, own = free_ports(2)
+    ports = {"HTTP_PORT": port, "METRICS_PORT": own}
+    settings = {"MODEL_URI": top / "model", "MODEL_NAME": "digits", "DRAIN_DELAY": 0, **ports}
     env = {f"PADDLE_RUNTIME_{name}": str(value) for name, value in settings.items()}
     async with _process([sys.executable, "-m", "paddle_runtime"], env, top / "runtime.log"):
         await _wait_ready(port)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
-WITHIN = 120.0
+START_TIMEOUT_SECONDS = 120.0
 NAME = "digits"
 MODEL = f"v2/models/{NAME}"
 
@@ -49,7 +49,7 @@ ONE = images([0.0] * 64, [1, 1, 8, 8])
 
 
 def request_head(length: int) -> bytes:
-    """Of a request with a body of so many bytes."""
+    """The head of a request with a body of so many bytes."""
     return f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
 
 
@@ -70,7 +70,7 @@ def models(test_run: TestRun) -> Path:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -82,15 +82,16 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """Of a refusal."""
+        """The message of a refusal."""
         return str(self.json["error"])
 
 
 class Client:
-    """A client of one replica."""
+    """A client of one replica. `own_port` is the port of its metrics and health."""
 
-    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+    def __init__(self, port: int, own_port: int, session: aiohttp.ClientSession) -> None:
         self.port = port
+        self.own_port = own_port
         self.session = session
 
     @property
@@ -99,6 +100,11 @@ class Client:
 
     async def get(self, path: str) -> Answer:
         async with self.session.get(f"{self.url}/{path}") as answer:
+            return Answer(answer.status, answer.headers, await answer.read())
+
+    async def get_own(self, path: str) -> Answer:
+        """`healthz`, `readyz` or `metrics`."""
+        async with self.session.get(f"http://127.0.0.1:{self.own_port}/{path}") as answer:
             return Answer(answer.status, answer.headers, await answer.read())
 
     async def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Answer:
@@ -112,7 +118,7 @@ class Client:
 
     async def metric(self, line: str) -> float:
         """The value of a series. Raises LookupError."""
-        text = (await self.get("metrics")).raw.decode()
+        text = (await self.get_own("metrics")).raw.decode()
         return float(dict(row.rsplit(" ", 1) for row in text.splitlines() if row)[line])
 
     async def count(self, line: str) -> float:
@@ -129,8 +135,8 @@ class Client:
 class Runtime(Client):
     """A replica of one test."""
 
-    def __init__(self, service: Service, port: int, session: aiohttp.ClientSession) -> None:
-        super().__init__(port, session)
+    def __init__(self, service: Service, ports: Sequence[int], session: aiohttp.ClientSession) -> None:
+        super().__init__(ports[0], ports[1], session)
         self.service = service
 
     async def ready(self) -> bool:
@@ -138,14 +144,14 @@ class Runtime(Client):
         code = self.service.exit_code
         assert code is None, f"ended with {code}: {self.log}"
         try:
-            return (await self.get("readyz")).status == 200
+            return (await self.get_own("readyz")).status == 200
         except aiohttp.ClientConnectionError:
             return False
 
     async def readiness(self) -> str:
-        """What /readyz says; "" while nobody listens."""
+        """The body of /readyz; "" while the process does not listen."""
         try:
-            return (await self.get("readyz")).raw.decode()
+            return (await self.get_own("readyz")).raw.decode()
         except aiohttp.ClientConnectionError:
             return ""
 
@@ -161,7 +167,7 @@ class Runtime(Client):
 
     @contextmanager
     def busy(self) -> Iterator[int]:
-        """The only process that runs the model stands still meanwhile; gives its id."""
+        """The only process that runs the model is stopped meanwhile; gives its id."""
         (worker,) = self.workers
         os.kill(worker, signal.SIGSTOP)
         try:
@@ -170,14 +176,14 @@ class Runtime(Client):
             os.kill(worker, signal.SIGCONT)
 
     async def wait_ready(self) -> None:
-        await eventually(self.ready, within=WITHIN, what="the runtime is ready")
+        await eventually(self.ready, within=START_TIMEOUT_SECONDS, what="the runtime is ready")
 
     async def wait_exit(self) -> int:
         async def code() -> tuple[int] | None:
             code = self.service.exit_code
             return None if code is None else (code,)
 
-        return (await eventually(code, within=WITHIN, what="the runtime ends"))[0]
+        return (await eventually(code, within=START_TIMEOUT_SECONDS, what="the runtime ends"))[0]
 
     @property
     def log(self) -> str:
@@ -190,7 +196,7 @@ Shared = Callable[[str], Client]
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """Of this test."""
+    """The session of this test."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         yield session
 
@@ -201,18 +207,20 @@ def shared(models: Path, test_run: TestRun, session: aiohttp.ClientSession) -> S
 
     def client(name: str) -> Client:
         def begin(home: Path) -> Mapping[str, object]:
-            port = free_ports(1)[0]
-            settings = {"MODEL_URI": models / name, "MODEL_NAME": NAME, "HTTP_PORT": port}
+            port, own = free_ports(2)
+            where = {"MODEL_URI": models / name, "MODEL_NAME": NAME}
+            settings = {**where, "HTTP_PORT": port, "METRICS_PORT": own}
             for key, value in settings.items():
                 os.environ[f"PADDLE_RUNTIME_{key}"] = str(value)
             try:
-                test_run.spawn([sys.executable, "-m", "paddle_runtime"], home / "log", lambda: _answers(port))
+                test_run.spawn([sys.executable, "-m", "paddle_runtime"], home / "log", lambda: _answers(own))
             finally:
                 for key in settings:
                     del os.environ[f"PADDLE_RUNTIME_{key}"]
-            return {"port": port}
+            return {"port": port, "own": own}
 
-        return Client(int(test_run.share(f"paddle-runtime-{name.replace('/', '-')}", begin)["port"]), session)
+        ports = test_run.share(f"paddle-runtime-{name.replace('/', '-')}", begin)
+        return Client(int(str(ports["port"])), int(str(ports["own"])), session)
 
     return client
 
@@ -231,19 +239,20 @@ async def start(session: aiohttp.ClientSession, tmp_path: Path) -> AsyncIterator
     async with AsyncExitStack() as stack:
 
         async def begin(uri: object, *, ready: bool = True, **settings: object) -> Runtime:
-            port = free_ports(1)[0]
+            ports = free_ports(2)
             given = {
                 "MODEL_URI": uri,
                 "MODEL_NAME": NAME,
-                "HTTP_PORT": port,
+                "HTTP_PORT": ports[0],
+                "METRICS_PORT": ports[1],
                 "CACHE_DIR": tmp_path / "cache",
                 "DRAIN_DELAY": 0,
                 "TERMINATION_LOG": tmp_path / "termination-log",
                 **settings,
             }
             env = {f"PADDLE_RUNTIME_{name}": str(value) for name, value in given.items()}
-            service = Service("paddle_runtime", {**os.environ, **env}, tmp_path / f"runtime-{port}.log")
-            runtime = Runtime(service, port, session)
+            service = Service("paddle_runtime", {**os.environ, **env}, tmp_path / f"runtime-{ports[0]}.log")
+            runtime = Runtime(service, ports, session)
             await service.start()
             stack.push_async_callback(_end, runtime)
             if ready:

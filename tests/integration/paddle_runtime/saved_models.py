@@ -113,6 +113,81 @@ class Slow(paddle.nn.Layer):
         return x
 
 
+class Vision(paddle.nn.Layer):
+    """Halves an image with a convolution, and enlarges it again, as detectors and segmenters do."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.mode = mode
+        self.shrink = paddle.nn.Conv2D(3, 8, 3, stride=2, padding=1)
+        self.norm = paddle.nn.BatchNorm2D(8)
+        self.head = paddle.nn.Conv2D(8, 1, 3, padding=1)
+
+    def forward(self, image):
+        small = paddle.nn.functional.relu(self.norm(self.shrink(image)))
+        return self.head(paddle.nn.functional.interpolate(small, scale_factor=2, mode=self.mode))
+
+
+class Transposed(Vision):
+    """Enlarges it with a transposed convolution."""
+
+    def __init__(self) -> None:
+        super().__init__("none")
+        self.enlarge = paddle.nn.Conv2DTranspose(8, 8, 2, stride=2)
+
+    def forward(self, image):
+        return self.head(self.enlarge(paddle.nn.functional.relu(self.norm(self.shrink(image)))))
+
+
+class Classifier(Vision):
+    """Gives the probabilities of four classes."""
+
+    def __init__(self) -> None:
+        super().__init__("none")
+        self.classes = paddle.nn.Linear(8, 4)
+
+    def forward(self, image):
+        small = paddle.nn.functional.relu(self.norm(self.shrink(image)))
+        return paddle.nn.functional.softmax(self.classes(small.mean(axis=[2, 3])), axis=-1)
+
+
+class Recognizer(Vision):
+    """Reads an image from left to right."""
+
+    def __init__(self) -> None:
+        super().__init__("none")
+        self.read = paddle.nn.LSTM(8, 8)
+
+    def forward(self, image):
+        columns = paddle.nn.functional.relu(self.shrink(image)).mean(axis=2)
+        return self.read(columns.transpose([0, 2, 1]))[0]
+
+
+class Attention(Vision):
+    """Compares the columns of an image."""
+
+    def __init__(self) -> None:
+        super().__init__("none")
+        self.encode = paddle.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+
+    def forward(self, image):
+        columns = paddle.nn.functional.relu(self.shrink(image)).mean(axis=2)
+        return self.encode(columns.transpose([0, 2, 1]))
+
+
+VISION: dict[str, Any] = {
+    "nearest": lambda: Vision("nearest"),
+    "bilinear": lambda: Vision("bilinear"),
+    "bicubic": lambda: Vision("bicubic"),
+    "transposed": Transposed,
+    "classifier": Classifier,
+    "recognizer": Recognizer,
+    "attention": Attention,
+}
+IMAGES = [InputSpec([None, 3, None, None], "float32", "image")]
+LEGACY_VISION = ("nearest", "bilinear", "transposed")
+"""The models that Paddle 3 can still write in the older format."""
+
 MODELS: dict[str, tuple[Any, list[InputSpec]]] = {
     "digits": (Digits, [InputSpec([None, 1, 8, 8], "float32", "images")]),
     "mixed": (
@@ -135,15 +210,23 @@ MODELS: dict[str, tuple[Any, list[InputSpec]]] = {
 
 
 def save(folder: Path, name: str) -> None:
-    """Save one model, and for the digits its answers."""
-    kind, inputs = MODELS[name]
+    """Save one model, and for the digits and images its answers."""
+    kind, inputs = MODELS[name] if name in MODELS else (VISION[name], IMAGES)
     model = kind()
     model.eval()
-    paddle.jit.save(model, str(folder / name / "model"), input_spec=inputs)
+    chance = np.random.default_rng(0)
+    answers: dict[str, Any] = {}
     if name == "digits":
-        images = np.random.default_rng(0).random((SAMPLES, 1, 8, 8), dtype=np.float32)
-        answers = model(paddle.to_tensor(images)).numpy()
-        np.savez(folder / f"{name}.npz", images=images, answers=answers)
+        images = chance.random((SAMPLES, 1, 8, 8), dtype=np.float32)
+        answers = {"images": images, "answers": model(paddle.to_tensor(images)).numpy()}
+    elif name in VISION:
+        for number, size in enumerate(((1, 3, 32, 64), (2, 3, 64, 32))):
+            image = chance.random(size, dtype=np.float32)
+            answers[f"image{number}"] = image
+            answers[f"answer{number}"] = model(paddle.to_tensor(image)).numpy()
+    paddle.jit.save(model, str(folder / name / "model"), input_spec=inputs)
+    if answers:
+        np.savez(folder / f"{name}.npz", **answers)
 
 
 def main() -> None:
@@ -151,7 +234,7 @@ def main() -> None:
     paddle.seed(0)
     folder = Path(sys.argv[1])
     legacy = os.environ["FLAGS_enable_pir_api"] == "0"  # noqa: SIM112 - Paddle's own name
-    for name in ("digits",) if legacy else MODELS:
+    for name in ("digits", *LEGACY_VISION) if legacy else (*MODELS, *VISION):
         save(folder / "legacy" if legacy else folder, name)
 
 

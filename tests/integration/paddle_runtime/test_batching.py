@@ -37,10 +37,10 @@ async def runs(client: Client) -> float:
 
 
 async def asked_at_once(runtime: Runtime, bodies: Sequence[object], held: int) -> list[Answer]:
-    """Answers to requests of which all but the first wait while it runs; its tensors have `held` bytes."""
+    """Answers to requests. The first runs, with tensors of `held` bytes, while the others wait."""
 
     async def runs_alone() -> bool:
-        """Or the model could have taken several of those that come together."""
+        """Otherwise the model could have taken several requests that arrive together."""
         pending = await runtime.metric("paddlewheel_runtime_pending_bytes")
         return pending == held and await runtime.is_waiting(0)
 

@@ -60,6 +60,24 @@ async def test_a_model_that_cannot_be_served_ends_the_process_with_the_reason(
     assert words in runtime.log
 
 
+async def test_connections_are_accepted_only_when_the_model_is_served(
+    start: Start, models: Path, tmp_path: Path
+) -> None:
+    """A probe by TCP must not succeed before: an image of one's own with a model has only such probes."""
+    runtime: Runtime = await start(tmp_path / "missing", ready=False, FAULT_DELAY=300)
+
+    async def failed() -> bool:
+        return "failed: " in await runtime.readiness()
+
+    await eventually(failed, what="the replica reports why it cannot serve")
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", runtime.port)
+
+    served: Runtime = await start(models / "digits")
+
+    assert (await served.get("v2/health/ready")).status == 200
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
@@ -172,7 +190,7 @@ async def test_the_number_of_connections_is_limited(start: Start, models: Path) 
 
     async def accepted() -> bool:
         reader, writer = await asyncio.open_connection("127.0.0.1", runtime.port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         try:
             return (await reader.read()).startswith(b"HTTP/1.1 200 ")
         except ConnectionResetError:
@@ -241,12 +259,13 @@ async def test_the_other_workers_finish_when_one_dies(start: Start, models: Path
 async def test_the_servers_environment_cannot_be_read_by_the_same_user(
     session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """As in a pod, without capabilities: the model runs as the same user, and the keys are in there."""
+    """The model runs as the same user without capabilities, as in a pod, and the environment has keys."""
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    port = free_ports(1)[0]
+    http_port, port = free_ports(2)
     own = {
         "MODEL_URI": tmp_path / "none",
-        "HTTP_PORT": port,
+        "HTTP_PORT": http_port,
+        "METRICS_PORT": port,
         "FAULT_DELAY": 300,
         "STORE_SECRET_KEY": "hidden",
     }

@@ -1,4 +1,4 @@
-"""What clients see: the Open Inference Protocol, every datatype, and Paddle Serving's older body."""
+"""Requests and answers of the protocols, of datatypes, limits and faults."""
 
 from __future__ import annotations
 
@@ -55,8 +55,18 @@ async def test_metadata_and_health(shared: Shared) -> None:
     assert model["versions"] == ["1"]
     assert model["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]
     assert [(o["datatype"], o["shape"]) for o in model["outputs"]] == [("FP32", [-1, 10])]
-    for path in ("v2/health/live", "v2/health/ready", f"{MODEL}/ready", "healthz", "readyz"):
+    for path in ("v2/health/live", "v2/health/ready", f"{MODEL}/ready"):
         assert (await client.get(path)).status == 200
+
+
+async def test_health_and_metrics_have_a_port_of_their_own(shared: Shared) -> None:
+    """Routes lead to the port for requests, so anyone could read them there."""
+    client = shared("digits")
+
+    for path in ("healthz", "readyz", "metrics"):
+        assert (await client.get_own(path)).status == 200
+        assert (await client.get(path)).status == 404
+    assert (await client.get_own("v2")).status == 404
 
 
 @pytest.mark.parametrize("name", ["digits", "legacy/digits"])
@@ -289,7 +299,7 @@ async def test_metrics_have_the_listed_names(shared: Shared) -> None:
     client = shared("digits")
     assert (await client.infer(ONE)).status == 200
 
-    text = (await client.get("metrics")).raw.decode()
+    text = (await client.get_own("metrics")).raw.decode()
 
     for name in NAMES:
         assert f"# TYPE {name}" in text, name

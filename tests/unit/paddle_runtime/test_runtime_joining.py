@@ -1,4 +1,4 @@
-"""Which models' requests may run together."""
+"""The models whose requests may run together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from paddle_runtime.domain import joining, tensors
-from paddle_runtime.domain.model import ANY, CARRIERS, Array, Datatype, Tensors, TensorSpec
+from paddle_runtime.domain.joining import Trials
+from paddle_runtime.domain.model import ANY, CARRIERS, Array, Datatype, InvalidInputs, Tensors, TensorSpec
 
 Model = Callable[[Array], Array]
 
@@ -21,9 +22,10 @@ def joins(model: Model, given: Datatype, answered: Datatype, width: int = 4) -> 
         assert inputs["x"].dtype == CARRIERS[given]
         return {"y": model(inputs["x"]).astype(CARRIERS[answered])}
 
-    return joining.joins(run, [takes], [gives], {})
+    return Trials(run, [takes], [gives], {}).joins()
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")
 @pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.parametrize(
     ("model", "datatype"),
@@ -75,6 +77,68 @@ def test_rows_that_depend_on_each_other_are_not(
     assert not joins(model, given, answered, width)
 
 
+def counted(x: Array) -> Array:
+    """Each row, divided by the number of rows that are equal to it."""
+    _, inverse, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
+    return x + counts[inverse].reshape(-1, 1)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize(
+    ("model", "datatype"),
+    [
+        (lambda x: x / max(1, x.max()), Datatype.FP32),
+        (lambda x: x - min(-1, x.min()), Datatype.FP64),
+        (lambda x: x / max(100, abs(x).max()), Datatype.FP16),
+        (lambda x: x + max(20_000, x.max()), Datatype.FP32),
+        (counted, Datatype.FP32),
+        (lambda x: x + (x < 0).any(), Datatype.FP32),
+        (lambda x: x + (x.max() > 9), Datatype.UINT8),
+        (lambda x: x - min(-9, x.min()), Datatype.INT8),
+        (lambda x: x + max(9, x.max()), Datatype.INT64),
+    ],
+)
+def test_rows_that_depend_on_each_other_only_for_certain_values_are_not(
+    model: Model, datatype: Datatype, width: int
+) -> None:
+    assert not joins(model, datatype, datatype, width)
+
+
+def test_a_model_that_refuses_unusual_floats_is_not_joined() -> None:
+    def model(x: Array) -> Array:
+        if abs(x).max() > 1:
+            raise InvalidInputs("out of range")
+        return x
+
+    assert not joins(model, Datatype.FP32, Datatype.FP32)
+
+
+@pytest.mark.parametrize("words", [2, 1000])
+def test_a_model_of_few_or_many_words_is_joined(words: int) -> None:
+    """Integers may be indices, so large ones that the model refuses prove nothing."""
+
+    def model(ids: Array) -> Array:
+        if ids.max() >= words:
+            raise InvalidInputs("no such word")
+        return np.arange(words, dtype=np.float32)[ids] * 3
+
+    assert joins(model, Datatype.INT64, Datatype.FP32)
+
+
+def test_large_indices_are_not_tried_on_a_gpu() -> None:
+    """There, an index out of range ends the process."""
+    seen: list[int] = []
+
+    def run(inputs: Tensors) -> Tensors:
+        seen.append(int(inputs["x"].max()))
+        return {"y": inputs["x"] * np.float32(2)}
+
+    takes, gives = TensorSpec("x", Datatype.INT64, (ANY, 4)), TensorSpec("y", Datatype.FP32, (ANY, 4))
+
+    assert Trials(run, [takes], [gives], {}, tries_indices=False).joins()
+    assert max(seen) == 1
+
+
 @pytest.mark.parametrize(
     "model",
     [np.zeros_like, lambda x: np.full_like(x, np.nan), lambda x: x[:, :0], lambda x: x[:2]],
@@ -91,14 +155,14 @@ def test_labels_need_not_differ_where_scores_do() -> None:
     def run(inputs: Tensors) -> Tensors:
         return {"score": inputs["x"], "label": (inputs["x"].sum(1) > 100).astype(np.int64)}
 
-    assert joining.joins(run, [takes], gives, {})
-    assert not joining.joins(run, [takes], gives[1:], {})
+    assert Trials(run, [takes], gives, {}).joins()
+    assert not Trials(run, [takes], gives[1:], {}).joins()
 
 
 def test_a_fixed_first_dimension_is_not_joined() -> None:
     spec = TensorSpec("x", Datatype.FP32, (2, 3))
 
-    assert not joining.joins(lambda inputs: inputs, [spec], [spec], {})
+    assert not Trials(lambda inputs: inputs, [spec], [spec], {}).joins()
 
 
 def test_dummies_have_the_shapes_that_are_asked_for() -> None:

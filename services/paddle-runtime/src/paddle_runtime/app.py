@@ -1,4 +1,4 @@
-"""The composition root: HTTP first, then the model; drained on SIGTERM."""
+"""The composition root: health endpoints, then the model, then its requests; drained on SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Awaitable
 from contextlib import AsyncExitStack, suppress
 
 import structlog
+from opentelemetry.metrics import Meter
 
 from paddle_runtime.batcher import Batcher, BatchLimits
 from paddle_runtime.budget import Budget
 from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.domain.model import Identity, Signature
 from paddle_runtime.engine import PaddleProcess
-from paddle_runtime.handlers import Handlers, RequestLimits
-from paddle_runtime.lifecycle import Lifecycle, Phase, Serving
+from paddle_runtime.handlers import Handlers, RequestLimits, ServedModel
+from paddle_runtime.lifecycle import Lifecycle, Phase
 from paddle_runtime.metrics import Metrics
 from paddle_runtime.model_files import ModelOnDisk, obtain
 from paddle_runtime.ports import EngineDied
@@ -29,17 +30,29 @@ log = structlog.get_logger(__name__)
 
 
 class App:
-    """One replica, wired."""
+    """One replica, wired. `stack` keeps the port for requests open until the replica ends."""
 
     def __init__(
-        self, settings: PaddleRuntimeSettings, lifecycle: Lifecycle, metrics: Metrics, clock: SystemClock
+        self,
+        settings: PaddleRuntimeSettings,
+        lifecycle: Lifecycle,
+        meter: Meter,
+        clock: SystemClock,
+        stack: AsyncExitStack,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._metrics = metrics
+        self._budget = Budget(settings.max_pending)
+        self._metrics = Metrics(meter, lambda: self._queued, lambda: self._budget.held)
         self._clock = clock
+        self._stack = stack
         self._engines = [PaddleProcess(settings) for _ in range(settings.workers)]
         self._on_disk: ModelOnDisk | None = None
+        self._batcher: Batcher | None = None
+
+    @property
+    def _queued(self) -> int:
+        return self._batcher.queued if self._batcher else 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Load the model and serve until `stop`. Raises ModelFault, Retry, EngineDied."""
@@ -51,18 +64,18 @@ class App:
                 await self._drain(serving)
         finally:
             await end(serving, stopping)
-            if self._lifecycle.serving:
-                await self._lifecycle.serving.batcher.stop()
+            if self._batcher:
+                await self._batcher.stop()
             await asyncio.gather(*(engine.stop() for engine in self._engines))
         if not serving.cancelled():
             serving.result()
 
     async def _serve(self) -> None:
-        """Until an engine dies; the others then finish what waits."""
+        """Serve until an engine dies; the others then finish the requests that wait."""
         signature = await self._start()
-        batcher = self._batcher(signature)
+        self._batcher = batcher = self._new_batcher(signature)
         batcher.start()
-        self._lifecycle.serving = Serving(signature, batcher)
+        await self._open(signature, batcher)
         self._lifecycle.enter(Phase.SERVING)
         log.info("model is served", name=self._settings.model_name, joins=signature.joins)
         died = EngineDied(await self._cause_of_death())
@@ -70,8 +83,20 @@ class App:
         await self._give_time(batcher.drain())
         raise died
 
+    async def _open(self, signature: Signature, batcher: Batcher) -> None:
+        """Listen for requests only now: probes of TCP and of HTTP then have the same meaning."""
+        chosen = self._settings
+        identity = Identity(chosen.model_name, chosen.model_version)
+        limits = RequestLimits(chosen.max_body, chosen.max_json, chosen.body_timeout, chosen.answer_timeout)
+        model = ServedModel(identity, signature, batcher)
+        handlers = Handlers(model, self._lifecycle, limits, self._budget, self._metrics, self._clock)
+        clients = http.Limits(chosen.max_connections, chosen.idle_timeout, chosen.answer_timeout)
+        await self._stack.enter_async_context(
+            http.serve(chosen.http_port, None, handlers.routes, limits=clients)
+        )
+
     async def _cause_of_death(self) -> str:
-        """Of the first engine that dies."""
+        """Wait until an engine dies."""
         dying = [asyncio.ensure_future(engine.wait_died()) for engine in self._engines]
         try:
             done, _ = await asyncio.wait(dying, return_when=asyncio.FIRST_COMPLETED)
@@ -100,10 +125,11 @@ class App:
         log.info("engine prepared", device=devices[0])
         await asyncio.gather(*(engine.load(on_disk.directory, on_disk.files) for engine in self._engines))
         loaded = self._phase_over("load", fetched, Phase.WARMING_UP)
-        shapes = self._settings.warmup_shapes
-        signatures = await asyncio.gather(*(engine.warm_up(shapes) for engine in self._engines))
+        warmed = (await asyncio.gather(*(engine.warm_up() for engine in self._engines)))[0]
         self._phase_over("warmup", loaded, Phase.WARMING_UP)
-        return signatures[0]
+        if warmed.faults:
+            log.warning("model runs with less of oneDNN", onednn=warmed.onednn, faults=warmed.faults)
+        return warmed.signature
 
     def _phase_over(self, phase: str, began: float, following: Phase) -> float:
         now = self._clock.monotonic()
@@ -111,13 +137,13 @@ class App:
         self._lifecycle.enter(following)
         return now
 
-    def _batcher(self, signature: Signature) -> Batcher:
+    def _new_batcher(self, signature: Signature) -> Batcher:
         chosen = self._settings
         limits = BatchLimits(chosen.max_batch_rows, chosen.max_queue)
         return Batcher(signature, self._engines, limits, self._metrics, self._clock)
 
     def _report(self, error: PaddlewheelError) -> None:
-        """Say why in /readyz, and where the kubelet looks for it."""
+        """Report the cause in /readyz, and in the file that the kubelet reads."""
         self._lifecycle.enter(Phase.FAILED, str(error))
         with suppress(OSError):
             if self._settings.termination_log.exists():
@@ -133,7 +159,7 @@ class App:
         await self._give_time(self._lifecycle.wait_idle())
 
     async def _give_time(self, ending: Awaitable[None]) -> None:
-        """What runs and waits may end, for at most `drain_timeout`."""
+        """Let requests end for at most `drain_timeout`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_timeout):
                 await ending
@@ -141,20 +167,10 @@ class App:
 
 async def run(settings: PaddleRuntimeSettings, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
-    clock, lifecycle = SystemClock(), Lifecycle()
+    lifecycle = Lifecycle()
     measures = telemetry.set_up(SOURCE)
     async with AsyncExitStack() as stack:
         stack.callback(measures.shutdown)
-        budget = Budget(settings.max_pending)
-        metrics = Metrics(measures.meter, lambda: lifecycle.queued, lambda: budget.held)
-        identity = Identity(settings.model_name, settings.model_version)
-        limits = RequestLimits(
-            settings.max_body, settings.max_json, settings.body_timeout, settings.answer_timeout
-        )
-        handlers = Handlers(identity, lifecycle, limits, budget, metrics, clock)
         checks = {"model": lifecycle.is_ready}
-        clients = http.Limits(settings.max_connections, settings.idle_timeout, settings.answer_timeout)
-        await stack.enter_async_context(
-            http.serve(settings.http_port, checks, handlers.routes, limits=clients)
-        )
-        await App(settings, lifecycle, metrics, clock).run(stop)
+        await stack.enter_async_context(http.serve(settings.own_port, checks))
+        await App(settings, lifecycle, measures.meter, SystemClock(), stack).run(stop)

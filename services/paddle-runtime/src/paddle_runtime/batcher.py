@@ -36,7 +36,7 @@ class Batcher:
     """Runs requests on predictors, one batch at a time on each.
 
     A free predictor takes what waits at once, and never waits for more: what comes while it runs is the next
-    batch, so batches grow with the load, and nobody waits beside a predictor that is free.
+    batch, so batches grow with the load, and no request waits while a predictor is free.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Batcher:
         self._tasks = [asyncio.create_task(self._work(predictor)) for predictor in self._predictors]
 
     async def drain(self) -> None:
-        """Refuse new requests; return when those that wait are answered, or no predictor lives."""
+        """Refuse new requests; return when the waiting requests are answered, or no predictor is left."""
         self._closed = True
         self._arrived.set()
         await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
-        """Refuse new requests, those that wait, and those that run."""
+        """Refuse new, waiting and running requests."""
         self._closed = True
         await end(*self._tasks)
         _fail(self._queue, _stopping())
@@ -128,7 +128,7 @@ class Batcher:
         return True
 
     def _take(self) -> list[_Waiting]:
-        """The first request and those that can run with it; nothing when all were given up."""
+        """The first request and the requests that can run with it; empty when all were cancelled."""
         if not self._queue:
             return []
         waiting = list(self._queue)

@@ -22,7 +22,7 @@ class Budget:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """What one request holds, from the first byte of its body until its answer is written."""
+        """The memory of one request, from the first byte of its body until its answer is written."""
         share = Share(self)
         try:
             yield share
@@ -40,7 +40,7 @@ class Budget:
 
 
 class Share:
-    """Of one request."""
+    """The memory that one request holds."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -5,7 +5,7 @@
     CACHE/.partial/NAME/          one that is being fetched
     CACHE/.trash/                 what is being removed
     CACHE/.locks/NAME.fetch       held by the replica that fetches NAME
-    CACHE/.locks/NAME.use         shared by those that serve NAME, held exclusively while it is removed
+    CACHE/.locks/NAME.use         shared by the replicas that serve NAME, held exclusively while it is removed
 
 A lock ends with its process, so a replica that is killed leaves nothing that another has to wait for.
 """
@@ -43,9 +43,9 @@ Listing = Sequence[StoredFile]
 
 _NAME = re.compile(r"(sha256|listing)-[0-9a-f]{64}")
 _LISTING = ".listing"
-"""In a partial model: the hash of what the store had listed when it was begun."""
+"""File of a partial model: the hash of the store's listing when the download began."""
 _DIGEST = ".digest"
-"""In a model: the digest that it had when it was fetched."""
+"""File of a model: its digest when it was fetched."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What can be removed to make room: bytes, when it was last used, and the lock of those who need it."""
+    """A folder that can be removed to make room: bytes, time of the last use, and the lock of its users."""
 
     path: Path
     size: int
@@ -74,7 +74,7 @@ class ModelCache:
     """Gives a store's model as a directory.
 
     Args:
-        limit: bytes beyond which models that nobody uses are removed before another is fetched.
+        limit: bytes beyond which models that no replica uses are removed before another is fetched.
     """
 
     def __init__(self, root: Path, limit: int) -> None:
@@ -94,22 +94,22 @@ class ModelCache:
         Raises:
             ModelFault: nothing is there, a wrong digest, or the cache directory cannot be written.
             Retry: the store does not answer, the model changes there, or another replica fetches it; the next
-                attempt goes on where this one ended.
+                attempt continues where this one ended.
         """
         try:
             for folder in (self._locks, self._partial, self._trash):
                 folder.mkdir(parents=True, exist_ok=True)
             return await self._get(store, where, digest)
         except OSError as error:
-            remedy = "PADDLE_RUNTIME_CACHE_DIR must be a directory with room that this user may write"
-            raise ModelFault("CacheUnusable", f"{self._root}: {error.strerror}: {remedy}") from error
+            advice = "PADDLE_RUNTIME_CACHE_DIR must be a directory with room that this user may write"
+            raise ModelFault("CacheUnusable", f"{self._root}: {error.strerror}: {advice}") from error
 
     async def _get(self, store: FileStore, where: str, digest: str) -> Entry:
         files = [] if digest else await _listed(store)
         directory = self._root / (digest.replace(":", "-") or _listing_name(where, files))
         with ExitStack() as on_failure:
             use = on_failure.enter_context(self._lock(f"{directory.name}.use", fcntl.LOCK_SH))
-            # Whoever fetches the model found none that is intact: no reason to look at it before that ends.
+            # A replica that fetches the model found none that is intact, so wait until it ends.
             self._lock(f"{directory.name}.fetch", fcntl.LOCK_SH).close()
             seen = _identity(directory)
             found = known = await asyncio.to_thread(_intact, directory, digest)
@@ -122,7 +122,7 @@ class ModelCache:
         return Entry(directory, found, not known, use)
 
     async def _fetch(self, store: FileStore, files: Listing, directory: Path, digest: str) -> str:
-        """What came before the store stopped answering stays, for the next attempt."""
+        """Files that arrived before the store stopped answering are kept for the next attempt."""
         partial = self._partial / directory.name
         try:
             await _finished(self._prepare, partial, files)
@@ -136,7 +136,7 @@ class ModelCache:
         return found
 
     def _prepare(self, partial: Path, files: Listing) -> None:
-        """The partial directory, with nothing but files of this listing in it, and room for the rest."""
+        """The partial directory, with only files of this listing in it, and room for the rest."""
         listing = _listing_name("", files)
         mark = partial / _LISTING
         begun = mark.is_file() and mark.read_text() == listing
@@ -194,7 +194,7 @@ class ModelCache:
         return (self._locks / name).open("ab")
 
     def _make_room(self, needed: int) -> None:
-        """For `needed` bytes: partial models that nobody fetches go first, then the least recently used."""
+        """Free `needed` bytes: first partial models that no replica fetches, then the least recently used."""
         self._empty_trash()
         kept = [*_kept(self._partial, "fetch"), *_kept(self._root, "use")]
         free = shutil.disk_usage(self._root).free
@@ -222,7 +222,7 @@ class ModelCache:
         shutil.rmtree(moved, ignore_errors=True)
 
     def _empty_trash(self) -> None:
-        """Of what killed replicas had begun to remove."""
+        """Remove folders that killed replicas had begun to remove."""
         for path in self._trash.iterdir():
             if _NAME.match(path.name):
                 shutil.rmtree(path, ignore_errors=True)
@@ -256,7 +256,7 @@ def _intact(directory: Path, digest: str) -> str:
 
 
 def _kept(folder: Path, lock: str) -> list[_Kept]:
-    """What this cache has made in a folder, the least recently used first; others may remove it meanwhile."""
+    """The cache's entries in a folder, the least recently used first; other replicas may remove some."""
     found = []
     for path in folder.iterdir():
         if _NAME.fullmatch(path.name):
@@ -271,7 +271,7 @@ async def _finished(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 async def _listed(store: FileStore) -> Listing:
-    """What counts as the model. Raises ModelFault: nothing."""
+    """The listed files of the model. Raises ModelFault: there are none."""
     files = [file for file in await store.list() if file.path and not file.path.endswith("/")]
     visible = [file for file in files if not is_hidden(check_path(file.path))]
     if not visible:
@@ -305,5 +305,5 @@ def _try_lock(lock: IO[bytes], how: int) -> bool:
 
 
 def _size(directory: Path) -> int:
-    """Of the model's own files."""
+    """The digest of the model's own files."""
     return sum(path.stat().st_size for path in directory.rglob("[!.]*") if path.is_file())

@@ -39,7 +39,7 @@ def _visible(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _readable(folder: Path) -> list[Path]:
-    """What is not hidden; nothing in a folder that may not be read, as a volume's lost+found."""
+    """The names that are not hidden; empty for a folder that may not be read, such as lost+found."""
     try:
         return [path for path in folder.iterdir() if not path.name.startswith(".")]
     except PermissionError:
@@ -47,7 +47,7 @@ def _readable(folder: Path) -> list[Path]:
 
 
 def _inside(path: Path, above: tuple[Path, ...]) -> Path:
-    """Where it really is: a link could show a model whatever this process may read."""
+    """The target of a link, which could make any file that this process can read part of a model."""
     found = path.resolve()
     if found in above or not found.is_relative_to(above[0]):
         raise ModelFault(

@@ -13,9 +13,10 @@ from typing import cast
 
 from paddle_runtime import frames
 from paddle_runtime.config import PaddleRuntimeSettings
+from paddle_runtime.cpus import cpu_limit
 from paddle_runtime.domain.files import ModelFault, ModelFiles
-from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
-from paddle_runtime.orders import Answer, Done, Fault, Load, Order, Prepare, Run, WarmUp
+from paddle_runtime.domain.model import Tensors
+from paddle_runtime.orders import Answer, Done, Fault, Load, Order, Prepare, Run, WarmedUp, WarmUp
 from paddle_runtime.ports import EngineDied, InferenceFailed
 from paddle_runtime.timing import ENGINE_STOP_TIMEOUT_SECONDS
 
@@ -43,15 +44,16 @@ class PaddleProcess:
             )
         _, self._link = await asyncio.get_running_loop().create_connection(Link, sock=ours)
         chosen = self._settings
-        order = Prepare(chosen.device, chosen.math_threads, chosen.gpu_memory_mib)
+        order = Prepare(chosen.device, chosen.threads_of_a_run(cpu_limit()), chosen.gpu_memory_mib)
         return cast(str, await self._ask(order))
 
     async def load(self, directory: Path, files: ModelFiles) -> None:
         parameters = str(directory / files.parameters) if files.parameters else ""
         await self._ask(Load(str(directory / files.program), parameters))
 
-    async def warm_up(self, shapes: DummyShapes) -> Signature:
-        return cast(Signature, await self._ask(WarmUp(shapes)))
+    async def warm_up(self) -> WarmedUp:
+        order = WarmUp(self._settings.warmup_shapes, self._settings.batching)
+        return cast(WarmedUp, await self._ask(order))
 
     async def run(self, inputs: Tensors) -> Tensors:
         limit = self._settings.run_timeout
@@ -96,7 +98,7 @@ class PaddleProcess:
         raise InferenceFailed(answer.message)
 
     def _kill(self, reason: str) -> None:
-        """A process that is busy for ever does not notice that its socket was closed."""
+        """A process that is busy forever does not notice that its socket was closed."""
         assert self._process is not None, "prepare comes first"
         self._killed_for = reason
         with suppress(ProcessLookupError):

@@ -95,7 +95,7 @@ class Assembler:
         self._frame, self._filled = self._start, 0
 
     def room(self) -> memoryview:
-        """Where the next bytes belong."""
+        """The buffer for the next bytes."""
         return memoryview(self._frame)[self._filled :]
 
     def take(self, count: int) -> Any:

@@ -14,10 +14,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from paddle_runtime import VERSION
+from paddle_runtime.batcher import Batcher
 from paddle_runtime.budget import Budget, Share
 from paddle_runtime.domain import oip, prediction
-from paddle_runtime.domain.model import Identity, Refused, Tensors
-from paddle_runtime.lifecycle import Lifecycle, Phase, Serving
+from paddle_runtime.domain.model import Identity, Refused, Signature, Tensors
+from paddle_runtime.lifecycle import Lifecycle, Phase
 from paddle_runtime.metrics import Metrics
 from paddle_runtime.ports import EngineDied
 from paddle_runtime.timing import NOT_READY_RETRY_INTERVAL_SECONDS
@@ -40,6 +41,15 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
+class ServedModel:
+    """The model that answers."""
+
+    identity: Identity
+    signature: Signature
+    batcher: Batcher
+
+
+@dataclass(frozen=True)
 class RequestLimits:
     """Bytes of a body, and of its JSON; seconds until it has arrived, and until its answer is read."""
 
@@ -54,14 +64,14 @@ class Handlers:
 
     def __init__(
         self,
-        identity: Identity,
+        model: ServedModel,
         lifecycle: Lifecycle,
         limits: RequestLimits,
         budget: Budget,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        self._identity = identity
+        self._model = model
         self._lifecycle = lifecycle
         self._limits = limits
         self._budget = budget
@@ -72,7 +82,7 @@ class Handlers:
 
     @property
     def routes(self) -> list[web.RouteDef]:
-        """For the service's HTTP server."""
+        """The routes of the HTTP server."""
         infer = self._measured("oip", self._infer)
         return [
             # First, for routes of one prefix are tried in order.
@@ -101,60 +111,55 @@ class Handlers:
         except Refused as error:
             return _refusal(error)
         ready = await self._lifecycle.is_ready() is True
-        return _answer({"name": self._identity.name, "ready": ready}, 200 if ready else 503)
+        return _answer({"name": self._model.identity.name, "ready": ready}, 200 if ready else 503)
 
     async def _described(self, request: web.Request) -> web.Response:
         try:
             self._check_model(request)
-            signature = (await self._serving()).signature
         except Refused as error:
             return _refusal(error)
-        return _answer(oip.model_metadata(self._identity, signature))
+        return _answer(oip.model_metadata(self._model.identity, self._model.signature))
 
     async def _infer(self, request: web.Request, share: Share) -> web.Response:
-        serving = await self._admit(request)
+        self._admit(request)
         length = self._json_length(request)
         most = self._limits.json if length is None else self._limits.body
         inference = await self._decoded(
-            request, share, most, lambda body: oip.parse(body, length, serving.signature)
+            request, share, most, lambda body: oip.parse(body, length, self._model.signature)
         )
-        outputs = await _run(serving, inference.tensors, share)
-        reply = await self._work(_size(outputs), lambda: oip.reply(self._identity, inference, outputs))
+        outputs = await self._run(inference.tensors, share)
+        reply = await self._work(_size(outputs), lambda: oip.reply(self._model.identity, inference, outputs))
         if reply.json_length is None:
             return web.Response(body=reply.body, content_type=_JSON)
         headers = {oip.HEADER_LENGTH: str(reply.json_length)}
         return web.Response(body=reply.body, content_type=_BINARY, headers=headers)
 
     async def _predict(self, request: web.Request, share: Share) -> web.Response:
-        serving = await self._admit(request)
+        self._admit(request)
         asked = await self._decoded(
-            request, share, self._limits.json, lambda body: prediction.parse(body, serving.signature)
+            request, share, self._limits.json, lambda body: prediction.parse(body, self._model.signature)
         )
-        outputs = await _run(serving, asked.tensors, share)
+        outputs = await self._run(asked.tensors, share)
         text = await self._work(_size(outputs), lambda: prediction.reply(asked, outputs))
         return web.Response(body=text, content_type=_JSON)
 
-    async def _admit(self, request: web.Request) -> Serving:
-        """Before anything of the body is read. Raises Refused."""
+    def _admit(self, request: web.Request) -> None:
+        """Check a request before its body is read. Raises Refused."""
         self._check_model(request)
-        serving = await self._serving()
-        serving.batcher.check_room()
-        return serving
+        self._model.batcher.check_room()
+
+    async def _run(self, tensors: Tensors, share: Share) -> Tensors:
+        """Outputs by name; the request holds its tensors now, not its body. Raises Refused, EngineDied."""
+        share.hold(_size(tensors))
+        return await self._model.batcher.infer(tensors)
 
     def _check_model(self, request: web.Request) -> None:
         """Raises Refused: 404."""
-        name, own = request.match_info["model"], self._identity
+        name, own = request.match_info["model"], self._model.identity
         wanted = request.match_info.get("version", own.version)
         if name != own.name or wanted != own.version:
             asked = f"model {name[:80]!r}, version {wanted[:80]!r}: not here"
             raise Refused(f"{asked}; this server has {own.name!r}, version {own.version!r}", 404)
-
-    async def _serving(self) -> Serving:
-        """Raises Refused: 503."""
-        if self._lifecycle.serving is None:
-            state = await self._lifecycle.is_ready()
-            raise Refused(f"the model is not ready: {state}", 503, NOT_READY_RETRY_INTERVAL_SECONDS)
-        return self._lifecycle.serving
 
     def _json_length(self, request: web.Request) -> int | None:
         """Raises Refused."""
@@ -177,7 +182,7 @@ class Handlers:
         return await self._work(len(body), lambda: decode(body))
 
     async def _body(self, request: web.Request, share: Share, most: int) -> bytes:
-        """Raises Refused: 413, 408, 503 when there is no room, 400 when it breaks off or is badly encoded."""
+        """Raises Refused: 413, 408, 503 when there is no room, 400 when it is incomplete or badly encoded."""
         length = request.content_length or 0
         if length > most:
             raise Refused(f"body: {length} bytes; {self._accepted(most)}", 413)
@@ -240,7 +245,7 @@ class Handlers:
         return measured
 
     def _is_last(self, request: web.Request) -> bool:
-        """Of its connection: the replica ends, or nobody can or does read the rest of the body."""
+        """Whether the connection ends: the replica ends, or the rest of the body is unread."""
         is_read = request.content.is_eof() and request.content.exception() is None
         return self._lifecycle.phase in (Phase.DRAINING, Phase.FAILED) or not is_read
 
@@ -260,12 +265,6 @@ async def _outcome(handle: Handle, request: web.Request, share: Share) -> tuple[
     except Exception:
         log.exception("request failed")
         return _refusal(Refused("internal error, see the log of the server", 500)), "failed"
-
-
-async def _run(serving: Serving, tensors: Tensors, share: Share) -> Tensors:
-    """Outputs by name; the request holds its tensors now, not its body. Raises Refused, EngineDied."""
-    share.hold(_size(tensors))
-    return await serving.batcher.infer(tensors)
 
 
 def _size(tensors: Tensors) -> int:

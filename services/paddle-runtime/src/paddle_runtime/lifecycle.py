@@ -1,19 +1,15 @@
-"""What this replica is doing, and how many requests are in it."""
+"""The phase of this replica, and the number of requests in it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
-
-from paddle_runtime.batcher import Batcher
-from paddle_runtime.domain.model import Signature
 
 
 class Phase(StrEnum):
-    """In this order; `failed` can follow each of the others."""
+    """The phases in their order; `failed` can follow each other phase."""
 
     DOWNLOADING = "downloading"
     LOADING = "loading"
@@ -23,22 +19,13 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class Serving:
-    """A model that answers."""
-
-    signature: Signature
-    batcher: Batcher
-
-
 class Lifecycle:
     """The only state that requests share."""
 
     def __init__(self) -> None:
         self.phase = Phase.DOWNLOADING
         self.reason = ""
-        """Of a phase that takes longer than it should, or of the failure."""
-        self.serving: Serving | None = None
+        """The cause of a long phase, or of the failure."""
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -48,15 +35,10 @@ class Lifecycle:
         self.phase, self.reason = phase, reason
 
     async def is_ready(self) -> bool | str:
-        """For /readyz: True, or what the replica does instead of serving."""
+        """The check of /readyz: True, or the phase with its reason."""
         if self.phase is Phase.SERVING:
             return True
         return f"{self.phase}: {self.reason}" if self.reason else str(self.phase)
-
-    @property
-    def queued(self) -> int:
-        """Requests that wait for the model."""
-        return self.serving.batcher.queued if self.serving else 0
 
     @contextmanager
     def request(self) -> Iterator[None]:

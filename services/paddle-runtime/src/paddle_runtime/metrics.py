@@ -19,8 +19,8 @@ OUTCOMES = ("ok", "refused", "busy", "failed", "gone")
 """2xx; 4xx; 503: no room, or not ready; 500, or 503: the model's process ended; the client went away."""
 PHASES = ("download", "load", "warmup")
 
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Metrics:
@@ -33,13 +33,13 @@ class Metrics:
 
     def __init__(self, meter: Meter, queued: Callable[[], int], pending: Callable[[], int]) -> None:
         self._request_seconds = meter.create_histogram(
-            NAMES[0], "s", "From the first byte to the answer", explicit_bucket_boundaries_advisory=_SECONDS
+            NAMES[0], "s", "From the first byte to the answer", explicit_bucket_boundaries_advisory=_BUCKETS
         )
         self._run_seconds = meter.create_histogram(
-            NAMES[1], "s", "One run of the model", explicit_bucket_boundaries_advisory=_SECONDS
+            NAMES[1], "s", "One run of the model", explicit_bucket_boundaries_advisory=_BUCKETS
         )
         self._rows = meter.create_histogram(
-            NAMES[2], "", "Rows of one run", explicit_bucket_boundaries_advisory=_ROWS
+            NAMES[2], "", "Rows of one run", explicit_bucket_boundaries_advisory=_ROW_BUCKETS
         )
         meter.create_observable_gauge(NAMES[3], [_observe(queued)], description="Requests that wait")
         meter.create_observable_gauge(NAMES[4], [_observe(pending)], description="Bytes that requests hold")

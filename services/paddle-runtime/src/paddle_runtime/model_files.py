@@ -65,7 +65,7 @@ async def _fetched(
     lifecycle: Lifecycle,
     clock: Clock,
 ) -> Entry:
-    """What a store has sent is kept, so each attempt that got some begins the time anew."""
+    """Retry until the timeout, which begins again when a store sent data: that data is kept."""
     backoff = Backoff[str](0.5, 15.0, jitter=0.2)
     deadline = clock.monotonic() + settings.fetch_timeout
     while True:
@@ -84,7 +84,7 @@ async def _fetched(
 
 
 def _report(lifecycle: Lifecycle, error: Retry) -> None:
-    """In the log only when it is something new."""
+    """Log an error unless it is the same as before."""
     if lifecycle.reason != str(error):
         log.warning("model is not here yet, trying again", error=str(error))
     lifecycle.enter(Phase.DOWNLOADING, str(error))

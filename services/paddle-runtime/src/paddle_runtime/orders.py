@@ -1,10 +1,10 @@
-"""What the server asks of the process that runs the model, and what it answers."""
+"""Requests of the server to the process that runs the model, and the answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paddle_runtime.domain.model import DummyShapes, Tensors
+from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,24 @@ class Load:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Run the model on dummies; the answer is its Signature."""
+    """Run the model on dummies, and try whether requests can be joined; the answer is WarmedUp."""
 
     shapes: DummyShapes = field(default_factory=dict)
+    tries_joining: bool = True
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    """A model that ran.
+
+    Args:
+        onednn: `on`, `off`, or the part that is left out.
+        faults: why the model did not run with more of oneDNN.
+    """
+
+    signature: Signature
+    onednn: str = "off"
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

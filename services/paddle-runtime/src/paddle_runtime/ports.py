@@ -1,4 +1,4 @@
-"""What this service needs from elsewhere: files of a store, and an engine that runs models."""
+"""The interfaces that this service uses: the files of a store, and an engine that runs models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from paddle_runtime.domain.files import ModelFiles
-from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
+from paddle_runtime.domain.model import Tensors
+from paddle_runtime.orders import WarmedUp
 from paddlewheel.core.errors import PaddlewheelError
 
 
@@ -43,13 +44,13 @@ class Predictor(Protocol):
 
         Raises:
             InferenceFailed: the model refused these values.
-            EngineDied: nothing can be run any more.
+            EngineDied: the process that runs the model has ended.
         """
         ...
 
 
 class Engine(Predictor, Protocol):
-    """What runs models. Methods raise ModelFault and EngineDied."""
+    """Runs a model. Methods raise ModelFault and EngineDied."""
 
     async def prepare(self) -> str:
         """Start; gives the device, `cpu` or `gpu`."""
@@ -59,12 +60,12 @@ class Engine(Predictor, Protocol):
         """Read the model."""
         ...
 
-    async def warm_up(self, shapes: DummyShapes) -> Signature:
+    async def warm_up(self) -> WarmedUp:
         """Run the model on dummies."""
         ...
 
     async def wait_died(self) -> str:
-        """Return when nothing can be run any more; gives the cause."""
+        """Return the cause when the process that runs the model has ended."""
         ...
 
     async def stop(self) -> None:
@@ -76,5 +77,5 @@ class InferenceFailed(Exception):  # noqa: N818 - a verdict on a request, not a 
     """The model cannot run these values."""
 
 
-class EngineDied(PaddlewheelError):  # noqa: N818 - what happened
+class EngineDied(PaddlewheelError):  # noqa: N818 - an event
     """The process that runs the model ended by itself."""

@@ -82,7 +82,7 @@ class S3Files:
             raise self._fault(error) from error
 
     def _fault(self, error: Exception) -> PaddlewheelError:
-        """By the HTTP status: the library has classes for it when it gets an object, none when it lists."""
+        """Classify an error by its HTTP status, for which the library has classes only when it reads."""
         status = _STATUS.search(str(error))
         if isinstance(error, FileNotFoundError) or (status and status[1] == "404"):
             return ModelFault("NoModel", f"{self._where}: not found; check PADDLE_RUNTIME_MODEL_URI")
@@ -111,7 +111,7 @@ def _options(bucket: Bucket, settings: PaddleRuntimeSettings, idle: timedelta) -
             "allow_http": bucket.endpoint.startswith("http://"),
             "connect_timeout": timedelta(seconds=STORE_CONNECT_TIMEOUT_SECONDS),
             "read_timeout": idle,
-            # Of a whole request with its body, so it would limit the size of a model.
+            # The limit of a whole request with its body would limit the size of a model.
             "timeout": timedelta(seconds=STORE_REQUEST_TIMEOUT_SECONDS),
         },
         "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=STORE_RETRY_TIMEOUT_SECONDS)},
@@ -127,6 +127,6 @@ def _options(bucket: Bucket, settings: PaddleRuntimeSettings, idle: timedelta) -
 
 
 def _first_line(error: Exception) -> str:
-    """What the store said, or else the library's summary."""
+    """The store's message, or else the library's summary."""
     said = _SAID.search(str(error))
     return (said[1] if said else str(error).strip().split("\n", 1)[0])[:300]

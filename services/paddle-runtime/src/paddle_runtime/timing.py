@@ -12,7 +12,7 @@ FETCH_CHECK_INTERVAL_SECONDS = 1.0
 FULL_RETRY_INTERVAL_SECONDS = 1
 """A client waits this long when there is no room for its request."""
 NOT_READY_RETRY_INTERVAL_SECONDS = 2
-"""A client waits this long while the model is loaded."""
+"""A client waits this long when the process that runs the model has ended."""
 STORE_CONNECT_TIMEOUT_SECONDS = 5.0
 """How long a connection to the store may take."""
 STORE_IDLE_TIMEOUT_SECONDS = 30.0

@@ -12,8 +12,9 @@ import sys
 
 from paddle_runtime import frames
 from paddle_runtime.domain.files import ModelFault
+from paddle_runtime.domain.model import InvalidInputs
 from paddle_runtime.orders import Answer, Done, Failed, Fault, Load, Order, Prepare, Run, WarmUp
-from paddle_runtime.paddle_model import InvalidInputs, PaddleModel, choose_device
+from paddle_runtime.paddle_model import PaddleModel, choose_device
 
 
 class Worker:
@@ -44,7 +45,7 @@ class Worker:
                 self._model = PaddleModel(order, self._prepared)
                 return None
             case WarmUp():
-                return self._loaded.warm_up(order.shapes)
+                return self._loaded.warm_up(order.shapes, tries_joining=order.tries_joining)
             case Run():
                 return self._loaded.run(order.inputs)
 

@@ -1,1 +1,1 @@
-"""What requests, models and their files mean; no I/O."""
+"""The rules of requests, models and their files; no I/O."""

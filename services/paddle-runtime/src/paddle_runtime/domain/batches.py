@@ -1,4 +1,4 @@
-"""Which waiting requests run together, and how the answer is divided again."""
+"""Selects the waiting requests that run together, and divides the answer."""
 
 from __future__ import annotations
 

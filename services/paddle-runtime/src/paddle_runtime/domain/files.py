@@ -1,4 +1,4 @@
-"""What the files of a model are, and the digest over them."""
+"""The files of a model, and the digest over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model's files are: a directory of this machine, or a prefix of a bucket that speaks S3."""
+"""The location of a model's files: a directory of this machine, or a prefix of a bucket that speaks S3."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def locate(uri: str, endpoint: str = "") -> Directory | Bucket:
         endpoint: URL of the store where the address alone does not tell, e.g. an S3 store without TLS.
 
     Raises:
-        ModelFault: `InvalidUri`; names the remedy, and never contains keys.
+        ModelFault: `InvalidUri`; explains what to do, and never contains keys.
     """
     try:
         source = parse_address(uri, FIELD)

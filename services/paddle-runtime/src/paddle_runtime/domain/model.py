@@ -1,4 +1,4 @@
-"""The words of this service: datatypes, tensors, what a model takes and gives, refusals."""
+"""The vocabulary of this service: datatypes, tensors, inputs and outputs of a model, refusals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from paddle_runtime.timing import FULL_RETRY_INTERVAL_SECONDS
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
-"""By name. BF16 is carried as the upper 16 bits of FP32, in uint16: NumPy has no such type."""
+"""Arrays by name. BF16 is carried as the upper 16 bits of FP32, in uint16: NumPy has no such type."""
 
 DummyShapes = Mapping[str, Sequence[int]]
-"""Of the inputs of the warm-up, by name; other inputs have the shape of the signature."""
+"""Shapes of the warm-up's inputs by name; other inputs have the shape of the signature."""
 ANY = -1
 """A dimension of any size."""
 
@@ -56,7 +56,7 @@ FLOATS = frozenset({Datatype.FP16, Datatype.BF16, Datatype.FP32, Datatype.FP64})
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output. `shape` holds ANY where every size goes."""
+    """One input or output. `shape` has ANY for a dimension of any size."""
 
     name: str
     datatype: Datatype
@@ -73,7 +73,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes and gives.
+    """The inputs and outputs of a model.
 
     Args:
         joins: requests may be joined along the first dimension and the answer split again.
@@ -94,17 +94,21 @@ class Signature:
 
 @dataclass(frozen=True)
 class Identity:
-    """How the model is called in addresses and answers."""
+    """The name and version of the model in addresses and answers."""
 
     name: str
     version: str
 
 
+class InvalidInputs(Exception):  # noqa: N818 - a verdict on a request, not a failure
+    """The model cannot run these inputs."""
+
+
 class Refused(Exception):  # noqa: N818 - a verdict on a request, not a failure
-    """The request cannot be answered; the message says what was expected and what came.
+    """The request cannot be answered; the message contains the expected and the given value.
 
     Args:
-        status: of HTTP, 4xx or 503.
+        status: HTTP status, 4xx or 503.
         retry_after: seconds after which the same request may succeed.
     """
 

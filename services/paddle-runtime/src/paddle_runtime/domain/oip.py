@@ -14,14 +14,14 @@ from paddle_runtime.domain import tensors
 from paddle_runtime.domain.model import Array, Identity, Refused, Signature, Tensors, TensorSpec
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-"""HTTP header: length of the JSON part of a body that goes on with binary tensors."""
+"""HTTP header: length of the JSON part of a body whose rest is binary tensors."""
 EXTENSIONS = ("binary_tensor_data",)
 PLATFORM = "paddle_inference"
 
 _Size = Annotated[int, Field(ge=0, lt=2**31)]
 _Parameters = Annotated[dict[str, Any], BeforeValidator(lambda given: {} if given is None else given)]
 _MOST_DIMENSIONS = 64
-"""As NumPy has."""
+"""The limit of NumPy."""
 _MOST_TENSORS = 1024
 
 

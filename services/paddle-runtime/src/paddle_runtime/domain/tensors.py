@@ -16,7 +16,7 @@ _PYTHON: Mapping[Datatype, frozenset[type]] = {
     datatype: frozenset({int, float} if datatype in FLOATS else {bool if datatype is Datatype.BOOL else int})
     for datatype in Datatype
 }
-"""What JSON's values of that type are read as."""
+"""The types of JSON's values by datatype."""
 
 
 def check(spec: TensorSpec, datatype: str, shape: tuple[int, ...]) -> None:
@@ -66,7 +66,7 @@ def from_bytes(spec: TensorSpec, shape: tuple[int, ...], raw: memoryview) -> Arr
 
 
 def to_json(datatype: Datatype, array: Array) -> Array:
-    """What `orjson` writes as numbers: contiguous, native, BF16 widened to FP32."""
+    """An array that `orjson` writes as numbers: contiguous, native, BF16 widened to FP32."""
     return np.ascontiguousarray(widened(array) if datatype is Datatype.BF16 else array)
 
 

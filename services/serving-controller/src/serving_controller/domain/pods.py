@@ -39,6 +39,28 @@ def trouble_of(pods: Iterable[Raw]) -> tuple[Reason, str] | None:
     return None
 
 
+def end_of(pods: Iterable[Raw]) -> str:
+    """Why the container of a pod that is not ready ended before, also while it runs again.
+
+    The text is that of `trouble_of` between two starts, so it does not change with the restarts. "" when no
+    container has ended.
+    """
+    trouble = trouble_of(ended for pod in pods if (ended := _between_starts(pod)) is not None)
+    return trouble[1] if trouble else ""
+
+
+def _between_starts(pod: Raw) -> Raw | None:
+    """The pod as it is while its ended containers wait for the next start; None when none has ended."""
+    waiting = []
+    for container in status_of(pod).get("containerStatuses") or ():
+        states = [container.get(name) or {} for name in ("state", "lastState")]
+        ended = next((state["terminated"] for state in states if "terminated" in state), None)
+        if ended is not None:
+            again = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
+            waiting.append({**container, **again})
+    return {**pod, "status": {**status_of(pod), "containerStatuses": waiting}} if waiting else None
+
+
 def start_of(pods: Iterable[Raw]) -> StartStatus | None:
     """How long the start of the newest ready pod took, by its parts; None when none is ready."""
     ready = [pod for pod in pods if is_ready(pod)]

@@ -18,7 +18,7 @@ from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
 from serving_controller.domain.model import Children, Raw
-from serving_controller.domain.pods import is_ready, is_started, trouble_of
+from serving_controller.domain.pods import end_of, is_ready, is_started, trouble_of
 from serving_controller.domain.template import labels, share_models
 from serving_controller.domain.template import pod as pod_of
 from serving_controller.timing import ROUTE_LEAVE_GRACE_SECONDS, TERMINATION_GRACE_SECONDS
@@ -240,7 +240,8 @@ def _starting(pods: list[Raw], silent: str) -> tuple[Reason, str]:
     if pods and all(is_ready(pod) for pod in pods):
         return Reason.PODS_STARTING, "the Service of the revision does not list all ready pods yet"
     is_running = any(is_started(pod) and not is_ready(pod) for pod in pods)
-    return Reason.PODS_STARTING if pods else Reason.PODS_PENDING, silent if is_running else ""
+    message = end_of(pods) or (silent if is_running else "")
+    return Reason.PODS_STARTING if pods else Reason.PODS_PENDING, message
 
 
 def _silent_port(deployment: Raw) -> str:
