@@ -29,7 +29,7 @@ class Settings(OperatorSettings):
     gate_image: str = ""
     """Image of the init container that makes pods wait until all addresses are known; "" means none."""
     gate_url: str = Field(default="", pattern=_ADDRESS)
-    """This service's address for that container, which asks here; "" means an annotation on each pod."""
+    """This service's address for that container, which asks here. Set both or neither."""
     port_range_start: int = Field(default=35000, ge=1024, le=65535)
     port_range_end: int = Field(default=65000, ge=1024, le=65535)
     """Ports for jobs with `intranet: Host`."""
@@ -58,6 +58,12 @@ class Settings(OperatorSettings):
     def _progress_is_whole(self) -> Settings:
         if bool(self.progress_url) != (self.progress_key_file is not None):
             raise ValueError("set progress_url and progress_key_file, or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _gate_is_whole(self) -> Settings:
+        if bool(self.gate_image) != bool(self.gate_url):
+            raise ValueError("set gate_image and gate_url, or neither")
         return self
 
     @model_validator(mode="after")

@@ -47,6 +47,7 @@ class JobObserver:
         reads: backs off for objects that cannot be read.
         gang_scheduling: Auto, None, Volcano or Native.
         since: when this service began to receive reports of progress.
+        gate_url: see `Settings`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class JobObserver:
         gang_scheduling: str,
         *,
         since: datetime | None = None,
+        gate_url: str = "",
     ) -> None:
         self._watch = watch
         self._gang_scheduling = gang_scheduling
@@ -67,7 +69,7 @@ class JobObserver:
         self._departures = Departures(watch.of(JOB), self._endings.parse)
         self._delays = RankDelays(clock)
         self._configs = Configs(cluster, reads)
-        sources = Sources(watch, cluster, reads, clock, self._parsed, self._pods)
+        sources = Sources(watch, cluster, reads, clock, self.parsed, self._pods, gate_url)
         self._by_feature = {listed.feature: listed.readers(sources) for listed in FEATURES}
         self._in_use: dict[Key, list[Reader]] = {}
         """The readers of the last pass over each job. A reader that is no longer needed forgets the job."""
@@ -202,7 +204,7 @@ class JobObserver:
         found = (store.get(Key(job.key.namespace, name)) for name in wanted) if store else ()
         return [obj for obj in found if obj and owner_of(obj) == job.key and controller_uid(obj) != [job.uid]]
 
-    def _parsed(self, obj: Object) -> Job | None:
+    def parsed(self, obj: Object) -> Job | None:
         """None for a job that cannot be read, which its own pass reports."""
         try:
             return self._parse_job(obj)

@@ -71,6 +71,8 @@ class Observed:
         schedulers: when each was last seen at work, by name.
         unscheduled_since: by uid, when this process first saw that a pod waits for its scheduler.
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
+        gate_url: the address of this service without a name, for gates of pods that find no Service. "" when
+            none is needed or known.
         held_since: by uid, the deleted pod that holds the lowest rank of an elastic job.
         useless: workers beyond the present world, which go now.
         next_look: seconds until time alone changes what the rules have found so far.
@@ -110,6 +112,7 @@ class Observed:
     schedulers: Mapping[str, datetime] = field(default_factory=dict)
     unscheduled_since: Mapping[str, datetime] = field(default_factory=dict)
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
+    gate_url: str = ""
     held_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None
@@ -209,9 +212,8 @@ class Observed:
 
 
 def _runs_smoothly(pod: Pod) -> bool:
-    is_released = pod.released or not pod.awaits_release
     runs = pod.state in (PodState.RUNNING, PodState.SUCCEEDED) and not pod.terminating
-    return runs and is_released and not (pod.given_up or pod.hindrance or pod.gate_failure)
+    return runs and not (pod.given_up or pod.hindrance or pod.gate_failure)
 
 
 def with_pods(seen: Observed, pods: Iterable[Pod], gone: Collection[Pod] = ()) -> Observed:
@@ -245,6 +247,7 @@ class Options:
 
     gate_image: str = ""
     gate_url: str = ""
+    """Where gates ask. Both or neither."""
     port_range: tuple[int, int] = (35000, 65000)
     elastic_server: str = ""
     deletion_patience: float = 600.0
