@@ -204,7 +204,7 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
 
 @pytest.mark.long
 async def test_a_pod_learns_over_http_the_names_of_its_role(jobs: JobServiceHarness) -> None:
-    """Also after a scaling."""
+    """A scaling changes them."""
     pods_port, probed = free_ports(2)
     url = f"http://127.0.0.1:{pods_port}"
     settings = {"PODS_PORT": str(pods_port), "HTTP_PORT": str(probed)}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import cast
 
 import pytest
 from tests.unit.job_controller.conftest import GATED, JobHarness, OpenHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.kube.ports import PODS
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 RELEASED, WAITS_FOR = "paddlepaddle.org/released", "paddlepaddle.org/waits-for"
@@ -38,7 +37,7 @@ async def age(harness: JobHarness, option: str, waits_for: str = "", *, gate: st
 
 async def values(harness: JobHarness, annotation: str) -> list[str]:
     """The annotation of each pod, "" for none."""
-    pods = cast(list[Object], await harness.objects(PODS))
+    pods = await harness.objects(PODS)
     return [(pod["metadata"].get("annotations") or {}).get(annotation, "") for pod in pods]
 
 

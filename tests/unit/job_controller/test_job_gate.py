@@ -267,7 +267,7 @@ async def dns(monkeypatch: pytest.MonkeyPatch) -> Names:
 
 
 async def asked_host(harness: JobHarness, job: str, **spec: Any) -> str:
-    """Where the gates of a job of such pods ask."""
+    """The host and port that the gate of such a pod asks."""
     network = spec.pop("intranet", "PodIP")
     key = await harness.create(make_paddle_job(job, worker=make_role(1, **spec), intranet=network))
     await harness.settle(key)
