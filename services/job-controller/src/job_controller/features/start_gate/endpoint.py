@@ -1,8 +1,8 @@
 """`GET /v1/gate/<namespace>/<job>/<role>/<index>`: the gate of a pod asks whether the pod may start.
 
 A positive answer has the names that the pod has to resolve before it starts, one in each line. A question
-needs the uid of the job and no other token: nobody can guess a uid, and those who can read the job or its
-pods can read these names as well. So a pod learns names of its own job only.
+needs the uid of the job and no other token. A uid cannot be guessed, and users who can read it can read these
+names as well. So a pod can ask for the names of its own job only.
 
 The answer may take `GATE_POLL_TIMEOUT_SECONDS`: it comes at once when the pod may start, and otherwise the
 gate asks again. Every replica watches all jobs and ConfigMaps and can answer.
