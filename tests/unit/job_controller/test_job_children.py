@@ -489,3 +489,14 @@ async def test_a_config_map_that_is_deleted_by_hand_is_made_again_and_restarts_n
     await harness.delete(Key("default", WORKERS[0]), PODS)
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"PodDeleted": 1})
+
+
+async def test_a_job_that_waits_for_host_ports_reads_no_config_map(open_harness: OpenHarness) -> None:
+    async with open_harness(port_range_start=35000, port_range_end=35059) as harness:
+        for name in ("one", "two"):
+            key = await harness.create(make_paddle_job(name, intranet="Host", worker=make_role(1)))
+            await harness.settle(key)
+        assert (await harness.status(key))["reason"] == "HostPortsExhausted"
+        with harness.recorded_calls() as calls:
+            await harness.advance(300)
+        assert ("get", "configmaps") not in [(verb, plural) for verb, plural, _ in calls]

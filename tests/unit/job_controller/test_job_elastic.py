@@ -354,6 +354,8 @@ async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods
     pods = [await harness.get(Key("default", name), PODS) for name in await harness.pod_names()]
     env = [{v["name"]: v.get("value") for v in pod["spec"]["containers"][0]["env"]} for pod in pods]
     assert [each["PADDLE_ELASTIC_NP"] for each in env] == ["4"] * 4
+    restarted = (await harness.status(key))["lastRestart"]["message"]
+    assert restarted == "spec.worker.replicas is now 4; pods counted on 2 by PADDLE_ELASTIC_NP"
     assert (await harness.status(key))["restarts"] == {"Scaled": 1}
 
 

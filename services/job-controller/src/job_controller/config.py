@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from job_controller.core.model import Options
+from job_controller.core.model import AUTO, Options
 from job_controller.core.progress_access import ProgressAccess
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
@@ -39,7 +39,7 @@ class Settings(OperatorSettings):
     """Seconds that a deleted job waits for the bus to take its last facts; its pods are deleted meanwhile."""
     gate_recheck: float = Field(default=30.0, gt=0)
     """Seconds after which a gated job is reconciled again, in case a fact was missed."""
-    gang_scheduling: Literal["Auto", "None", "Volcano", "Native"] = "Auto"
+    gang_scheduling: Literal["Auto", "None", "Volcano", "Native"] = AUTO
     """The kind of PodGroups. Auto: by the job and by what is installed. Volcano: for every job, as the
     original operator did with `--scheduling=volcano`."""
     replicas_share: bool = False

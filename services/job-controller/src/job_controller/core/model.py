@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from job_controller.core import names
 from job_controller.core.job import Job
@@ -34,6 +34,10 @@ from paddlewheel.operator.domain.plan import Trouble, earliest
 
 if TYPE_CHECKING:
     from job_controller.core.feature import Feature
+
+
+AUTO: Literal["Auto"] = "Auto"
+"""The kind of PodGroups is chosen for each job. The default of an installation."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Observed:
     listening_since: datetime | None = None
     pod_groups: tuple[PodGroup, ...] = ()
     gang_kinds: frozenset[GangKind] = frozenset()
-    gang_scheduling: str = "Auto"
+    gang_scheduling: str = AUTO
     gang: Gang = field(default_factory=Gang)
     workload: Workload | None = None
     has_kueue: bool = False
