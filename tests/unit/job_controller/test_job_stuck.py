@@ -194,7 +194,7 @@ async def test_a_volume_that_cannot_be_mounted_is_a_cause_once_it_has_lasted(har
 
 
 async def test_a_job_whose_spec_became_wrong_still_has_the_cause_from_events(harness: JobHarness) -> None:
-    """Nothing but the clock wakes it."""
+    """Only the clock wakes it."""
     key = await harness.begin(make_paddle_job(worker=make_role(2)))
     await be_unprepared(harness, FIRST)
     await harness.patch(key, {"spec": {"activeDeadlineSeconds": -1}})

@@ -83,7 +83,7 @@ OWN_ANNOTATIONS = frozenset(
 
 GATE_CONTAINER = "coord-paddle"
 FILE_GATES = {"--file": ANNOTATION_RELEASED, "--resolve-all": ANNOTATION_WAITS_FOR}
-"""By option of gates of former versions: the annotation that the gate waits for."""
+"""Options of the gates of former versions, each with the annotation that such a gate waits for."""
 
 BASE_PORT = 36000
 PORTS_PER_POD = 20
