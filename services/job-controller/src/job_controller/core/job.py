@@ -186,7 +186,7 @@ class Job:
 
     @cached_property
     def unfinished_names(self) -> Mapping[str, tuple[str, ...]]:
-        """By role: names of the pods that train. The names of pods that have succeeded no longer resolve."""
+        """Names of the pods of each role that train. Those of pods that have succeeded no longer resolve."""
         return {role.name: self._unfinished_names(role.name) for role in self.roles}
 
     def _unfinished_names(self, role: str) -> tuple[str, ...]:

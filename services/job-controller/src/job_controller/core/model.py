@@ -251,7 +251,7 @@ class Options:
 
     gate_image: str = ""
     gate_url: str = ""
-    """Where gates ask. Both or neither."""
+    """The address that gates ask. Both or neither."""
     port_range: tuple[int, int] = (35000, 65000)
     elastic_server: str = ""
     deletion_patience: float = 600.0
