@@ -1,15 +1,19 @@
 // Command pause is two programs in one static file, named by how it is called.
 //
 // /pause holds a pod's namespaces open and reaps its orphans.
-// /gate --file PATH waits until PATH is not empty; /gate --resolve-all PATH waits until every name in PATH, separated by
-// white space, resolves. PATH may change meanwhile. /gate --ask URL waits until a GET of URL answers 200; an answer may take
-// half a minute. With --fallback 30s after that, it also passes when no GET was answered 200 or 202 for so long, and writes
-// why into the container's termination message.
+//
+// /gate --ask URL waits until a GET of URL answers 200, and until every name in that answer resolves. 202 means that the pod has
+// to wait; such an answer may take half a minute. With --fallback 30s it also passes when no GET was answered 200 or 202 for so
+// long, once the hosts of --resolve resolve, and writes why into the container's termination message. --resolve is a list of
+// endpoints, separated by commas.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -21,10 +25,12 @@ import (
 )
 
 const (
-	poll   = 200 * time.Millisecond
-	again  = time.Second
-	answer = 60 * time.Second
-	dial   = 10 * time.Second
+	again        = time.Second
+	poll         = 500 * time.Millisecond
+	answer       = 60 * time.Second
+	dial         = 10 * time.Second
+	resolveFor   = 10 * time.Second
+	longestNames = 4 << 20
 
 	terminationMessage = "/dev/termination-log"
 )
@@ -61,123 +67,149 @@ func reap() {
 	}
 }
 
+// gate returns the exit code.
 func gate(ctx context.Context, args []string) int {
-	open, err := condition(args)
+	w, err := parse(args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	for !open(ctx) {
-		select {
-		case <-ctx.Done():
+	for !w.isOver(ctx) {
+		if !pauseFor(ctx, again) {
 			return 143
-		case <-time.After(poll):
 		}
 	}
 	return 0
 }
 
-func condition(args []string) (func(context.Context) bool, error) {
-	if len(args) == 2 && args[0] == "--file" {
-		return func(context.Context) bool { return filled(args[1]) }, nil
-	}
-	if len(args) == 2 && args[0] == "--resolve-all" {
-		return resolved(args[1]), nil
-	}
-	if len(args) == 2 && args[0] == "--ask" {
-		return agreed(args[1], 0), nil
-	}
-	if len(args) == 4 && args[0] == "--ask" && args[2] == "--fallback" {
-		fallback, err := time.ParseDuration(args[3])
-		if err == nil && fallback > 0 {
-			return agreed(args[1], fallback), nil
-		}
-	}
-	usage := "usage: gate --file PATH | gate --resolve-all PATH | gate --ask URL [--fallback DURATION]; got %q"
-	return nil, fmt.Errorf(usage, args)
+// wait is the state of a gate.
+type wait struct {
+	url       string
+	fallback  time.Duration
+	endpoints string
+
+	client   *http.Client
+	answered time.Time
+	resolved map[string]bool
+	reason   string
 }
 
-func filled(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Size() > 0
-}
-
-// agreed asks without the proxy of the environment, which would not know an address of the cluster. It never falls back
-// if fallback is 0.
-func agreed(url string, fallback time.Duration) func(context.Context) bool {
+func parse(args []string) (*wait, error) {
+	w := &wait{answered: time.Now(), resolved: map[string]bool{}}
+	flags := flag.NewFlagSet("gate", flag.ContinueOnError)
+	flags.StringVar(&w.url, "ask", "", "the URL to ask")
+	flags.DurationVar(&w.fallback, "fallback", 0, "pass without an answer after this time; 0 means never")
+	flags.StringVar(&w.endpoints, "resolve", "", "hosts that must resolve when there is no answer")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if w.url == "" || w.fallback < 0 || flags.NArg() > 0 {
+		return nil, errors.New("usage: gate --ask URL [--fallback DURATION] [--resolve HOST:PORT,...]")
+	}
+	// It asks without the proxy of the environment, which would not know an address of the cluster.
 	dialer := &net.Dialer{Timeout: dial}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}
-	client := &http.Client{Timeout: answer, Transport: transport}
-	said, answered := "", time.Now()
-	return func(ctx context.Context) bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return false
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			said = later(ctx, said, err.Error())
-			return gaveUp(ctx, answered, fallback, said)
-		}
-		response.Body.Close()
-		if response.StatusCode == http.StatusOK {
-			return true
-		}
-		if response.StatusCode == http.StatusAccepted {
-			answered = time.Now()
-		}
-		said = later(ctx, said, response.Status)
-		return gaveUp(ctx, answered, fallback, said)
+	w.client = &http.Client{
+		Timeout:   answer,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext},
 	}
+	return w, nil
 }
 
-// gaveUp reports why in the container's termination message, which is in the status of the pod.
-func gaveUp(ctx context.Context, answered time.Time, fallback time.Duration, why string) bool {
-	if fallback == 0 || time.Since(answered) < fallback || ctx.Err() != nil {
+// isOver asks once.
+func (w *wait) isOver(ctx context.Context) bool {
+	names, err := w.ask(ctx)
+	if err == nil {
+		return w.resolve(ctx, names)
+	}
+	w.log(err.Error())
+	if w.fallback == 0 || time.Since(w.answered) < w.fallback || ctx.Err() != nil {
 		return false
 	}
-	message := fmt.Sprintf("no answer for %v: %s", fallback, why)
-	fmt.Fprintln(os.Stderr, message)
-	if err := os.WriteFile(terminationMessage, []byte(message), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if !w.resolve(ctx, hosts(w.endpoints)) {
+		return false
+	}
+	report(fmt.Sprintf("no answer for %v: %v", w.fallback, err))
+	return true
+}
+
+// ask returns the names that have to resolve before the pod starts, and an error when the pod may not start.
+func (w *wait) ask(ctx context.Context) ([]string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := w.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusAccepted {
+		w.answered = time.Now()
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestNames))
+	if err != nil {
+		return nil, err
+	}
+	w.answered = time.Now()
+	return strings.Fields(string(body)), nil
+}
+
+// resolve gives up after a while, since the names that the pod has to wait for may have changed. Names that have resolved once
+// are not looked up again.
+func (w *wait) resolve(ctx context.Context, names []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, resolveFor)
+	defer cancel()
+	for _, name := range names {
+		for !w.resolved[name] {
+			_, err := net.DefaultResolver.LookupHost(ctx, name)
+			if err == nil {
+				w.resolved[name] = true
+				continue
+			}
+			w.log(fmt.Sprintf("the name %s does not resolve", name))
+			if !pauseFor(ctx, poll) {
+				return false
+			}
+		}
 	}
 	return true
 }
 
-// later logs a new reason, so that the log of a pod shows why it waits, and waits a moment.
-func later(ctx context.Context, said, why string) string {
-	if why != said {
-		fmt.Fprintln(os.Stderr, "waiting:", why)
+// log writes a new reason, so that the log of a pod shows why it waits.
+func (w *wait) log(reason string) {
+	if reason != w.reason {
+		fmt.Fprintln(os.Stderr, "waiting:", reason)
 	}
+	w.reason = reason
+}
+
+func hosts(endpoints string) []string {
+	var found []string
+	for _, endpoint := range strings.Split(endpoints, ",") {
+		if host, _, err := net.SplitHostPort(endpoint); err == nil {
+			found = append(found, host)
+		}
+	}
+	return found
+}
+
+// report writes why the gate has passed into the container's termination message, which is in the status of the pod.
+func report(message string) {
+	fmt.Fprintln(os.Stderr, message)
+	if err := os.WriteFile(terminationMessage, []byte(message), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// pauseFor returns false when the context ends before the time is over.
+func pauseFor(ctx context.Context, length time.Duration) bool {
 	select {
 	case <-ctx.Done():
-	case <-time.After(again):
+		return false
+	case <-time.After(length):
+		return true
 	}
-	return why
-}
-
-// resolved remembers the names already seen, so that each round asks only for those still missing.
-func resolved(path string) func(context.Context) bool {
-	seen := map[string]bool{}
-	return func(ctx context.Context) bool {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return false
-		}
-		missing := 0
-		for _, name := range strings.Fields(string(content)) {
-			if !seen[name] && !resolves(ctx, name) {
-				missing++
-				continue
-			}
-			seen[name] = true
-		}
-		return missing == 0
-	}
-}
-
-func resolves(ctx context.Context, name string) bool {
-	_, err := net.DefaultResolver.LookupHost(ctx, name)
-	return err == nil
 }

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from job_controller.core.names import ANNOTATION_WAITS_FOR
 from paddlewheel.devcluster import binaries, cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
@@ -100,18 +99,20 @@ def with_mount(pod: dict[str, Any], host_path: str, propagation: str = "None") -
     return pod
 
 
-def make_gate(name: str, node: str, *awaited: str) -> dict[str, Any]:
-    """Waits for these names, as job-controller has its pods wait."""
+def make_gate(name: str, node: str, url: str) -> dict[str, Any]:
+    """Asks at this URL, as pods of jobs ask job-controller."""
     pod = make_pod(name, node)
-    pod["metadata"]["annotations"] = {ANNOTATION_WAITS_FOR: " ".join(awaited)}
     pod["spec"]["restartPolicy"] = "Never"
-    item = {"path": "names", "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION_WAITS_FOR}']"}}
-    pod["spec"]["volumes"] = [{"name": "gate", "downwardAPI": {"items": [item]}}]
-    mounts = [{"name": "gate", "mountPath": "/gate-files"}]
-    pod["spec"]["containers"][0] |= {
-        "command": ["/gate", "--resolve-all", "/gate-files/names"],
-        "volumeMounts": mounts,
-    }
+    pod["spec"]["containers"][0]["command"] = ["/gate", "--ask", url]
+    return pod
+
+
+def make_server(name: str, node: str, script: str) -> dict[str, Any]:
+    """Serves the files that the script leaves in /tmp/w, at port 8000."""
+    serve = f"mkdir /tmp/w; cd /tmp/w; {script}; exec python3 -m http.server 8000"
+    pod = make_pod(name, node, serve, app=name)
+    pod["spec"]["volumes"].append({"name": "tmp", "emptyDir": {}})
+    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "tmp", "mountPath": "/tmp"})
     return pod
 
 
@@ -161,22 +162,33 @@ def test_exec_runs_a_command_in_a_pod(kubectl: Kubectl, pair: tuple[str, str]) -
     assert kubectl.shell(pair[1], "echo $((6 * 7))") == "42\n"
 
 
-def test_gate_opens_when_all_names_resolve(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
-    kubectl.apply(make_gate("gate", nodes[1], "kubernetes.default.svc", "late"))
+def test_a_gate_asks_by_name_and_opens_when_the_names_in_the_answer_resolve(
+    kubectl: Kubectl, nodes: tuple[str, str]
+) -> None:
+    kubectl.run_pod(make_server("answers", nodes[0], "echo kubernetes.default.svc late > names"))
+    kubectl.apply(make_service("answers", 8000))
+    kubectl.apply(make_gate("gate", nodes[1], "http://answers.default.svc/names"))
     kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
     kubectl.apply(make_service("late", 80))
     kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+
+
+def test_a_gate_on_the_network_of_its_node_asks_by_address(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
+    """There it resolves no name of a Service."""
+    kubectl.run_pod(make_server("yes", nodes[0], "touch none"))
+    kubectl.apply(make_service("yes", 8000))
+    address = kubectl.get("service", "yes")["spec"]["clusterIP"]
+    gate = make_gate("host-gate", nodes[1], f"http://{address}/none")
+    gate["spec"]["hostNetwork"] = True
+    kubectl.apply(gate)
+    kubectl("wait", "pod/host-gate", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
 
 
 async def test_a_service_is_reachable_from_everywhere(
     kubectl: Kubectl, nodes: tuple[str, str], two_nodes: Cluster, pair: tuple[str, str]
 ) -> None:
     """From the other node, from its own pod and from the host; by name and by node port."""
-    serve = "mkdir /tmp/w; echo served > /tmp/w/x; exec python3 -m http.server -d /tmp/w 8000"
-    pod = make_pod("web", nodes[1], serve, app="web")
-    pod["spec"]["volumes"].append({"name": "tmp", "emptyDir": {}})
-    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "tmp", "mountPath": "/tmp"})
-    kubectl.run_pod(pod)
+    kubectl.run_pod(make_server("web", nodes[1], "echo served > x"))
     kubectl.apply(make_service("web", 8000, type="NodePort"))
     await eventually(lambda: fetched(kubectl, pair[0], "http://web.default.svc/x") == "served\n")
     await eventually(lambda: fetched(kubectl, "web", "http://web.default.svc/x") == "served\n")

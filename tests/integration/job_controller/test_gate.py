@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import aiohttp
 import pytest
@@ -15,7 +13,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.integration.job_controller.conftest import JobServiceHarness
 
-from job_controller.core import names
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.binaries import PAUSE, ensure
@@ -38,38 +35,40 @@ def gate(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def is_told(path: Path, names: str) -> bool:
-    """Whether a gate reads the pipe and has received the names."""
-    with suppress(OSError):
-        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        try:
-            return os.write(pipe, f"{names}\n".encode()) > 0
-        finally:
-            os.close(pipe)
-    return False
+@asynccontextmanager
+async def answering(answer: Callable[[], web.Response]) -> AsyncIterator[str]:
+    """The URL of a server that answers this."""
+
+    async def handle(_: web.Request) -> web.Response:
+        return answer()
+
+    app = web.Application()
+    app.router.add_get("/gate", handle)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/gate"))
 
 
-async def test_names_that_are_wanted_no_more_are_not_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "names"
-    os.mkfifo(path)
-    with gate("--resolve-all", str(path)) as process:
-        for _ in range(3):
-            await eventually(lambda: is_told(path, f"{KNOWN} {NEVER}"), what="the gate asks for its names")
-        assert process.poll() is None
+class Answers:
+    """Positive answers with these names, and how many were given."""
 
-        def has_passed() -> bool:
-            is_told(path, KNOWN)
-            return process.poll() == 0
+    def __init__(self, names: str) -> None:
+        self.names = names
+        self.given = 0
 
-        await eventually(has_passed, what="the gate passes")
+    def __call__(self) -> web.Response:
+        self.given += 1
+        return web.Response(text=self.names)
 
 
-async def test_a_release_is_a_file_that_is_not_empty(tmp_path: Path) -> None:
-    path = tmp_path / "released"
-    path.touch()
-    with gate("--file", str(path)) as process:
-        path.write_text("true")
-        assert process.wait(60) == 0
+async def test_the_gate_passes_when_the_names_in_the_answer_resolve() -> None:
+    """Names that are no longer wanted are not waited for."""
+    answers = Answers(f"{KNOWN}\n{NEVER}")
+    async with answering(answers) as url:
+        with gate("--ask", url, "--fallback", "1ms", "--resolve", "") as process:
+            await eventually(lambda: answers.given >= 2, within=WITHIN, what="the gate asks again")
+            assert process.poll() is None, "a name is missing, and there was an answer"
+            answers.names = KNOWN
+            await eventually(lambda: process.poll() == 0, within=WITHIN, what="the gate passes")
 
 
 async def test_the_gate_asks_until_the_answer_is_yes() -> None:
@@ -117,17 +116,33 @@ async def test_a_gate_that_nobody_answers_falls_back() -> None:
         assert await asyncio.to_thread(process.wait, 60) == 0
 
 
+@pytest.mark.parametrize(("endpoints", "code"), [(f"{KNOWN}:1,[::1]:2", 0), (f"{KNOWN}:1,{NEVER}:2", 143)])
+async def test_a_gate_falls_back_when_its_endpoints_resolve(endpoints: str, code: int) -> None:
+    asked = 0
+
+    def refuse() -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=404)
+
+    async with answering(refuse) as url:
+        with gate("--ask", url, "--fallback", "1ms", "--resolve", endpoints) as process:
+            if code:
+                await eventually(lambda: asked >= 2, within=WITHIN, what="the gate asks again")
+                assert process.poll() is None
+                process.terminate()
+            assert await asyncio.to_thread(process.wait, 60) == code
+
+
 async def test_a_gate_that_is_answered_does_not_fall_back() -> None:
     asked = asyncio.Event()
 
-    async def answer(_: web.Request) -> web.Response:
+    def wait() -> web.Response:
         asked.set()
         return web.Response(status=202)
 
-    app = web.Application()
-    app.router.add_get("/wait", answer)
-    async with TestServer(app) as server:
-        with gate("--ask", str(server.make_url("/wait")), "--fallback", "1h") as process:
+    async with answering(wait) as url:
+        with gate("--ask", url, "--fallback", "1h") as process:
             for _ in range(2):
                 asked.clear()
                 async with asyncio.timeout(90):
@@ -139,10 +154,10 @@ async def test_a_gate_that_is_answered_does_not_fall_back() -> None:
     "arguments",
     [
         (),
-        ("--resolve-all",),
         ("--resolve", "a"),
-        ("--file", "a", "b"),
+        ("--file", "a"),
         ("--ask",),
+        ("--ask", "u", "v"),
         ("--ask", "u", "--fallback", "soon"),
     ],
 )
@@ -188,40 +203,31 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
 
 
 @pytest.mark.long
-async def test_pods_that_wait_for_names_are_told_of_a_scaling(jobs: JobServiceHarness) -> None:
-    """In the Service network, by an annotation that the gate sees as a file."""
-    await jobs.start(GATE_IMAGE="example/gate:1")
+async def test_a_pod_learns_over_http_the_names_of_its_role(jobs: JobServiceHarness) -> None:
+    """A scaling changes them."""
+    pods_port, probed = free_ports(2)
+    url = f"http://127.0.0.1:{pods_port}"
+    settings = {"PODS_PORT": str(pods_port), "HTTP_PORT": str(probed)}
+    await jobs.start(GATE_IMAGE="example/gate:1", GATE_URL=url, **settings)
     key = await jobs.create(make_paddle_job("named", intranet="Service", worker=make_role(2)))
     await jobs.wait_pods(key, 2)
-    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
-    await _are_annotated(
-        jobs, key, names.ANNOTATION_WAITS_FOR, "named-worker-0 named-worker-1 named-worker-2", pods=3
-    )
+    pod = await jobs.get(Key(key.namespace, "named-worker-0"), PODS)
+    question = pod["spec"]["initContainers"][-1]["command"][2].replace("$(POD_IP)", "10.0.0.1")
+
+    async def names() -> list[str]:
+        async with aiohttp.ClientSession() as session, session.get(question) as answer:
+            return (await answer.text()).split()
+
+    await eventually(_equals(names, ["named-worker-0", "named-worker-1"]), within=WITHIN)
+    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 1}}})
+    await eventually(_equals(names, ["named-worker-0"]), within=WITHIN)
 
 
-@pytest.mark.long
-async def test_without_an_address_to_ask_pods_are_released_by_an_annotation(jobs: JobServiceHarness) -> None:
-    """Once every address is known."""
-    await jobs.start(GATE_IMAGE="example/gate:1")
-    key = await jobs.create(make_paddle_job("released", worker=make_role(2)))
-    await jobs.wait_pods(key, 2)
-    await jobs.set_pods(key, "Pending")
-    await _are_annotated(jobs, key, names.ANNOTATION_RELEASED, "true", pods=2)
+def _equals(read: Callable[[], Awaitable[list[str]]], wanted: list[str]) -> Callable[[], Awaitable[bool]]:
+    async def is_equal() -> bool:
+        return await read() == wanted
 
-
-async def _are_annotated(
-    jobs: JobServiceHarness, key: Key, annotation: str, value: str, *, pods: int
-) -> None:
-    """Return when the job has so many pods, each with this value."""
-
-    async def values() -> list[str]:
-        found = [pod["metadata"] for pod in await jobs.objects(PODS)]
-        return [m.get("annotations", {}).get(annotation, "") for m in found if m["name"].startswith(key.name)]
-
-    async def are_told() -> bool:
-        return await values() == [value] * pods
-
-    await eventually(are_told, within=WITHIN, what=f"{pods} pods of {key} have {annotation}: {value}")
+    return is_equal
 
 
 async def _status(session: aiohttp.ClientSession, url: str) -> int:

@@ -70,7 +70,7 @@ ASKS: dict[str, dict[str, Any]] = {
     "asks": {"worker": role(2)},
     "bare": {"worker": role(1, resources={})},
     "data": {"sampleSetRef": {"name": "digits", "mountPath": "/data"}, "worker": role(1)},
-    "file": {"worker": role(1, dnsPolicy="None", dnsConfig={"nameservers": ["10.0.0.10"]})},
+    "address": {"worker": role(1, dnsPolicy="None", dnsConfig={"nameservers": ["10.0.0.10"]})},
     "gang": {"schedulingPolicy": {}, "worker": role(2)},
     "named": {"intranet": "Service", "worker": role(2)},
     "servers": {"ps": role(1), "worker": role(1), "heter": role(1)},

@@ -15,7 +15,7 @@ from job_controller.features import with_features
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job
 
-GATE = Options(gate_image="example/gate:1")
+GATE = Options(gate_image="example/gate:1", gate_url="http://job-controller.paddle-system.svc:8080")
 
 
 def job_of(raw: Object) -> Job:

@@ -21,6 +21,8 @@ from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.operators import OperatorReplica
 
 SETTINGS = Settings()
+GATED = {"gate_image": "example/gate:1", "gate_url": "http://job-controller.paddle-system.svc:8080"}
+"""Settings with which pods have a gate."""
 
 
 class JobHarness(Harness[OperatorReplica]):

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+from tests.unit.job_controller.conftest import GATED, JobHarness, OpenHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
@@ -225,7 +225,7 @@ async def lose_workers(harness: JobHarness, key: Key) -> None:
 async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_gone(
     open_harness: OpenHarness, network: str
 ) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
+    async with open_harness(**GATED) as harness:
         spec: Object = {"ps": make_role(1), "worker": make_role(2), "failurePolicy": POD_BY_POD}
         job = make_paddle_job(intranet=network, **spec)
         key = await harness.to_running(job)
@@ -235,18 +235,6 @@ async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_
         await harness.settle(key)
         config = await harness.config(key)
         assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("2", "demo-worker-0,10.0.0.2")
-        pod = await harness.get(Key("default", "demo-worker-1"), PODS)
-        assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
-
-
-async def test_a_lost_worker_does_not_wait_for_the_name_of_a_finished_one(open_harness: OpenHarness) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
-        spec: Object = {"ps": make_role(1), "worker": make_role(2), "failurePolicy": POD_BY_POD}
-        job = make_paddle_job(intranet="Service", **spec)
-        key = await harness.to_running(job)
-        await lose_workers(harness, key)
-        pod = await harness.get(Key("default", "demo-worker-1"), PODS)
-        assert pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"] == "demo-worker-1"
 
 
 async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: JobHarness) -> None:
@@ -285,21 +273,6 @@ async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: 
         await harness.advance(0.2)
     assert (await harness.status(key))["reason"] == "PodsPending"
     assert await harness.pod_names() == WORKERS
-
-
-async def test_pods_are_released_after_the_config_map_is_stored(open_harness: OpenHarness) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
-        key = await harness.create(collective())
-        await harness.settle(key)
-        assert harness.cluster.writes["patch", "pods"] == 0
-        await harness.run_pods()
-        with harness.recorded_calls() as calls:
-            await harness.settle(key)
-        order = [(verb, plural) for verb, plural, _ in calls]
-        assert order.index(("create", "configmaps")) < order.index(("patch", "pods"))
-        assert harness.cluster.writes["patch", "pods"] == 2
-        pod = await harness.get(Key("default", "demo-worker-0"), PODS)
-        assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
 
 
 async def test_two_jobs_on_the_hosts_network_get_different_blocks(harness: JobHarness) -> None:
@@ -443,48 +416,6 @@ async def test_more_pods_of_a_job_on_one_node_than_its_block_has_ports_wait_and_
     assert len(set((await harness.config(key))["PADDLE_TRAINER_ENDPOINTS"].split(","))) == 18
 
 
-async def waiting(harness: JobHarness, name: str) -> None:
-    """The pod's last init container waits for names."""
-    gate = {"name": "coord-paddle", "state": {"running": {}}}
-    status = {"phase": "Pending", "podIP": "10.0.0.1", "initContainerStatuses": [gate]}
-    await harness.set_status(Key("default", name), status, PODS)
-
-
-async def waits_for(harness: JobHarness, name: str) -> str:
-    pod = await harness.get(Key("default", name), PODS)
-    names: str = pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"]
-    return names
-
-
-async def test_a_pod_that_waits_for_names_does_not_wait_for_one_that_will_never_be(
-    open_harness: OpenHarness,
-) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
-        key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(3), ps=make_role(1)))
-        await harness.settle(key)
-        await waiting(harness, "demo-worker-0")
-        await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
-        await harness.settle(key)
-        for name in WORKERS:
-            assert await waits_for(harness, name) == "demo-worker-0 demo-worker-1"
-        assert await waits_for(harness, "demo-ps-0") == "demo-ps-0"
-
-
-async def test_a_pod_that_waits_for_names_no_more_is_not_told(open_harness: OpenHarness) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
-        key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(3)))
-        await harness.settle(key)
-        ended = {"name": "coord-paddle", "state": {"terminated": {"exitCode": 0}}}
-        for name in await harness.pod_names():
-            status = {"phase": "Running", "podIP": "10.0.0.1", "initContainerStatuses": [ended]}
-            await harness.set_status(Key("default", name), status, PODS)
-        await harness.settle(key)
-        with harness.counted_writes() as writes:
-            await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
-            await harness.settle(key)
-        assert writes["patch", "pods"] == 0
-
-
 async def old_service(harness: JobHarness, key: Key, name: str) -> None:
     """Services like those of the original operator, for every pod in every network, without labels."""
     job = await harness.get(key)
@@ -558,3 +489,14 @@ async def test_a_config_map_that_is_deleted_by_hand_is_made_again_and_restarts_n
     await harness.delete(Key("default", WORKERS[0]), PODS)
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"PodDeleted": 1})
+
+
+async def test_a_job_that_waits_for_host_ports_reads_no_config_map(open_harness: OpenHarness) -> None:
+    async with open_harness(port_range_start=35000, port_range_end=35059) as harness:
+        for name in ("one", "two"):
+            key = await harness.create(make_paddle_job(name, intranet="Host", worker=make_role(1)))
+            await harness.settle(key)
+        assert (await harness.status(key))["reason"] == "HostPortsExhausted"
+        with harness.recorded_calls() as calls:
+            await harness.advance(300)
+        assert ("get", "configmaps") not in [(verb, plural) for verb, plural, _ in calls]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+from tests.unit.job_controller.conftest import GATED, JobHarness, OpenHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
@@ -20,7 +20,7 @@ NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
 
 @pytest.fixture
 async def harness(open_harness: OpenHarness) -> AsyncIterator[JobHarness]:
-    async with open_harness(gate_image="example/gate:1") as running:
+    async with open_harness(**GATED) as running:
         yield running
 
 
@@ -120,8 +120,8 @@ async def test_workers_beyond_those_that_train_wait_for_room_and_are_not_let_sta
 ) -> None:
     key = await shrunk(harness)
     assert len(await harness.pod_names()) == 4
-    waiting = await harness.get(pod_key(2), PODS)
-    assert "paddlepaddle.org/released" not in waiting["metadata"]["annotations"]
+    gates = [(await harness.get(pod_key(i), PODS))["spec"]["initContainers"][-1]["command"] for i in (1, 2)]
+    assert ["--fallback" in command for command in gates] == [True, False]
     assert (await harness.status(key))["phase"] == "Running"
     await harness.advance(30)
     assert "JobStuck" not in harness.facts(), "the job runs"
@@ -142,9 +142,6 @@ async def test_workers_start_while_the_api_server_refuses_those_beyond(harness: 
         await harness.settle(key)
         await place(harness, key, 2)
         assert await world_of(harness, key) == (2, 4)
-        for index in range(2):
-            pod = await harness.get(pod_key(index), PODS)
-            assert pod["metadata"]["annotations"].get("paddlepaddle.org/released") == "true"
         assert (await harness.status(key))["phase"] == "Running"
 
 
@@ -234,23 +231,6 @@ async def test_without_a_gate_no_worker_is_made_that_would_start_by_itself(open_
         key = await shrunk(harness)
         assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"]
         assert (await harness.status(key))["phase"] == "Running"
-
-
-async def test_by_name_a_worker_beyond_those_that_train_waits_for_a_name_that_never_resolves(
-    harness: JobHarness,
-) -> None:
-    key = await harness.create(elastic(intranet="Service"))
-    await harness.settle(key)
-    await wait_for_room(harness, key, 2)
-    await harness.advance(30)
-    await harness.settle(key)
-    await wait_for_room(harness, key, 2)
-    await harness.advance(60)
-    await harness.settle(key)
-    waits = [(await harness.get(pod_key(i), PODS))["metadata"]["annotations"] for i in range(3)]
-    names = [wait["paddlepaddle.org/waits-for"] for wait in waits]
-    both = "demo-worker-0 demo-worker-1"
-    assert names == [both, both, "waits-for-room.invalid"]
 
 
 async def test_a_pod_that_its_node_refuses_is_no_room_and_another_one_is_made(harness: JobHarness) -> None:
@@ -374,6 +354,8 @@ async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods
     pods = [await harness.get(Key("default", name), PODS) for name in await harness.pod_names()]
     env = [{v["name"]: v.get("value") for v in pod["spec"]["containers"][0]["env"]} for pod in pods]
     assert [each["PADDLE_ELASTIC_NP"] for each in env] == ["4"] * 4
+    restarted = (await harness.status(key))["lastRestart"]["message"]
+    assert restarted == "spec.worker.replicas is now 4; pods counted on 2 by PADDLE_ELASTIC_NP"
     assert (await harness.status(key))["restarts"] == {"Scaled": 1}
 
 

@@ -228,7 +228,7 @@ def test_a_pod_keeps_its_port_when_another_of_its_node_is_replaced() -> None:
     config = config_data(before, 40020)
     moved = replace(make_seen(job, {"worker": ["192.0.2.2", "192.0.2.1", "192.0.2.2"]}), config=config)
     first, *others = moved.pods
-    seen = replace(moved, pods=(first, *(replace(pod, released=True) for pod in others)))
+    seen = replace(moved, pods=(first, *(replace(pod, began=True) for pod in others)))
     data = config_data(seen, 40020) or {}
     assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.2:40021,192.0.2.1:40021,192.0.2.2:40020"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller import reconciler
 from paddlewheel.contracts.conditions import RECONCILE_FAILED
@@ -58,30 +58,6 @@ async def test_one_pod_that_cannot_be_created_hides_no_other(
     assert await blocked_by(harness, key) == ("False", "Recovered")
     warnings = [e for e in await harness.kubernetes_events() if e.type == "Warning"]
     assert [(e.reason, e.message) for e in warnings] == [("FailedCreate", message)]
-
-
-@pytest.mark.parametrize(("error", "said"), ERRORS)
-async def test_one_pod_that_cannot_be_released_hides_no_other(
-    open_harness: OpenHarness, error: Exception, said: str
-) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
-        key = await harness.create(make_paddle_job(worker=make_role(4)))
-        await harness.drain_queue()
-        with harness.failing(error, "patch", PODS, name="demo-worker-1") as failed:
-            await harness.run_pods()
-            await harness.drain_queue()
-            released = [p for p in await harness.objects(PODS) if _is_released(p["metadata"])]
-            assert len(released) == 3
-            assert (await harness.status(key))["phase"] == "Running"
-            assert await blocked_by(harness, key) == ("True", "FailedUpdate")
-            assert said in (await harness.condition(key, "Blocked"))["message"]
-            assert len(failed) == 1
-        await harness.advance(1)
-        assert await blocked_by(harness, key) == ("False", "Recovered")
-
-
-def _is_released(metadata: dict[str, dict[str, str]]) -> bool:
-    return "paddlepaddle.org/released" in metadata.get("annotations", {})
 
 
 @pytest.mark.parametrize(("error", "said"), ERRORS)

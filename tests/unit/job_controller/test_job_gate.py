@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from typing import cast
+from dataclasses import dataclass, field, replace
+from socket import EAI_NONAME, gaierror
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from tests.unit.job_controller.builders import make_job, render
-from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+from tests.unit.job_controller.conftest import GATED, JobHarness, OpenHarness
 
 from job_controller.core.model import Options
 from job_controller.features.start_gate import endpoint as gate_endpoint
+from job_controller.timing import GATE_URL_INTERVAL_SECONDS
 from paddlewheel.contracts.crds.paddlejob import World
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
-from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
-URL = "http://job-controller.paddle-system.svc:8080"
+URL = GATED["gate_url"]
 
 
 @pytest.fixture
 async def harness(open_harness: OpenHarness) -> AsyncIterator[JobHarness]:
-    async with open_harness(gate_image="example/gate:1", gate_url=URL) as running:
+    async with open_harness(**GATED) as running:
         yield running
 
 
@@ -42,18 +43,29 @@ async def question(harness: JobHarness, pod: str) -> str:
     """The URL that the pod's gate asks, without its address."""
     command = (await gate_of(harness, pod))["command"]
     assert command[:2] == ["/gate", "--ask"]
-    assert command[3:] == ["--fallback", "30s"]
     return str(command[2]).removesuffix("&ip=$(POD_IP)")
 
 
 async def ask(harness: JobHarness, url: str, ip: str) -> int:
     """The status of the answer."""
+    return (await answer(harness, url, ip)).status
+
+
+async def awaited(harness: JobHarness, url: str) -> list[str]:
+    """The names that the pod has to resolve, in a positive answer."""
+    found = await answer(harness, url, "10.0.0.1")
+    assert found.status == 200
+    return (found.text or "").split()
+
+
+async def answer(harness: JobHarness, url: str, ip: str) -> web.Response:
+    """The answer to the gate of a pod with this address."""
     parts = urlsplit(f"{url}&ip={ip}")
     *_, namespace, job, role, index = parts.path.split("/")
     info = {"namespace": namespace, "job": job, "role": role, "index": index}
     request = make_mocked_request("GET", f"{parts.path}?{parts.query}", match_info=info)
     (route,) = [r for r in harness.replica.operator.routes if r.method == "GET"]
-    return cast(web.Response, await route.handler(request)).status
+    return cast(web.Response, await route.handler(request))
 
 
 @pytest.fixture
@@ -83,6 +95,7 @@ async def test_a_pod_may_start_once_the_config_map_names_it_where_it_is(harness:
     await harness.settle(key)
     assert (await harness.config(key))["PADDLE_TRAINERS"] == "10.0.0.2,10.0.0.3"
     assert await ask(harness, url, "10.0.0.3") == 200
+    assert (await answer(harness, server, "10.0.0.1")).text == "", "there are no names in the addresses"
     assert await ask(harness, server, "10.0.0.1") == 200
     assert await ask(harness, url, "10.0.0.2") == 202, "that is another pod's address"
     assert await ask(harness, url.replace("worker/1", "worker/2"), "10.0.0.3") == 202
@@ -152,33 +165,154 @@ async def test_a_job_costs_one_write_for_each_pod_and_few_more(harness: JobHarne
     assert ours <= workers + 8, dict(writes)
 
 
+@pytest.mark.usefixtures("impatient")
+async def test_by_name_a_pod_learns_the_names_of_its_role_in_its_job(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(intranet="Service", ps=make_role(1), worker=make_role(2)))
+    await harness.settle(key)
+    url, server = await question(harness, "demo-worker-1"), await question(harness, "demo-ps-0")
+    assert await awaited(harness, url) == ["demo-worker-0", "demo-worker-1"]
+    assert await awaited(harness, server) == ["demo-ps-0"]
+    others = [("uid=", "uid=x"), ("epoch=0", "epoch=1"), ("worker/1", "worker/2"), ("worker/1", "heter/0")]
+    for change in (*others, ("/demo/", "/other/"), ("/default/", "/elsewhere/")):
+        found = await answer(harness, url.replace(*change), "10.0.0.1")
+        assert (found.status, found.text) == (202, None), change
+
+
+async def test_by_name_a_pod_learns_names_after_a_scaling_only_if_they_are_still_wanted(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(3)))
+    await harness.settle(key)
+    url = await question(harness, "demo-worker-0")
+    assert len(await awaited(harness, url)) == 3
+    await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
+    await harness.settle(key)
+    assert await awaited(harness, url) == ["demo-worker-0", "demo-worker-1"]
+
+
+async def test_by_name_a_pod_does_not_wait_for_a_rank_that_has_succeeded(harness: JobHarness) -> None:
+    """Its name no longer resolves."""
+    one_by_one = {"restartScope": "Pod"}
+    key = await harness.to_running(
+        make_paddle_job(intranet="Service", worker=make_role(2), failurePolicy=one_by_one)
+    )
+    await harness.end_pods("demo-worker-0")
+    await harness.settle(key)
+    await harness.delete(Key("default", "demo-worker-1"), PODS)
+    await harness.settle(key)
+    assert await awaited(harness, await question(harness, "demo-worker-1")) == ["demo-worker-1"]
+
+
+async def test_by_name_elastic_pods_wait_for_names_too(harness: JobHarness) -> None:
+    """They have no ConfigMap."""
+    key = await harness.create(make_paddle_job(intranet="Service", elastic=1, worker=make_role(2)))
+    await harness.settle(key)
+    assert not await harness.exists(key, CONFIG_MAPS)
+    names = await awaited(harness, await question(harness, "demo-worker-0"))
+    assert names == ["demo-worker-0", "demo-worker-1"]
+
+
+async def test_by_name_a_worker_beyond_those_that_train_waits_until_it_is_wanted(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(2)))
+    await harness.settle(key)
+    url = (await question(harness, "demo-worker-1")).replace("worker/1", "worker/2")
+    asking = asyncio.create_task(ask(harness, url, "10.0.0.3"))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    await harness.patch(key, {"spec": {"worker": {"replicas": 3}}})
+    await harness.settle(key)
+    assert await asking == 200
+
+
+async def test_by_name_a_pod_that_joins_others_starts_without_an_answer_as_before(
+    harness: JobHarness,
+) -> None:
+    """The ConfigMap may name a rank that has succeeded, whose name does not resolve."""
+    key = await harness.to_running(
+        make_paddle_job(intranet="Service", worker=make_role(2), failurePolicy={"restartScope": "Pod"})
+    )
+    await harness.delete(Key("default", "demo-worker-1"), PODS)
+    await harness.settle(key)
+    assert (await gate_of(harness, "demo-worker-1"))["command"][3:] == ["--fallback", "30s"]
+
+
+NO_SERVICES = [
+    {"dnsPolicy": "None"},
+    {"dnsPolicy": "Default"},
+    {"hostNetwork": True},
+    {"hostNetwork": True, "dnsPolicy": "ClusterFirst"},
+]
+"""Pods that resolve no name of a Service."""
+
+
+@dataclass
+class Names:
+    """The DNS. Names are unknown while there is no address."""
+
+    addresses: list[str]
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    async def getaddrinfo(self, host: str, port: int, **_: object) -> list[object]:
+        self.asked.append((host, port))
+        if not self.addresses:
+            raise gaierror(EAI_NONAME, "unknown")
+        return [(0, 0, 0, "", (address, port)) for address in self.addresses]
+
+
+@pytest.fixture
+async def dns(monkeypatch: pytest.MonkeyPatch) -> Names:
+    names = Names(["10.96.0.9"])
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names.getaddrinfo)
+    return names
+
+
+async def asked_host(harness: JobHarness, job: str, **spec: Any) -> str:
+    """The host and port that the gate of such a pod asks."""
+    network = spec.pop("intranet", "PodIP")
+    key = await harness.create(make_paddle_job(job, worker=make_role(1, **spec), intranet=network))
+    await harness.settle(key)
+    return urlsplit(await question(harness, f"{job}-worker-0")).netloc
+
+
+@pytest.mark.parametrize("spec", NO_SERVICES)
+async def test_a_pod_that_finds_no_service_asks_its_address(
+    harness: JobHarness, dns: Names, spec: Object
+) -> None:
+    assert await asked_host(harness, "demo", **spec) == "10.96.0.9:8080"
+    assert await asked_host(harness, "other", **spec) == "10.96.0.9:8080"
+    assert dns.asked == [("job-controller.paddle-system.svc", 8080)], "once"
+
+
 @pytest.mark.parametrize(
     "spec",
     [
-        {"dnsPolicy": "None"},
-        {"dnsPolicy": "Default"},
-        {"hostNetwork": True},
-        {"hostNetwork": True, "dnsPolicy": "ClusterFirst"},
+        {"dnsPolicy": "ClusterFirst"},
+        {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+        {"intranet": "Host"},
     ],
 )
-async def test_a_pod_that_finds_no_service_waits_for_an_annotation(harness: JobHarness, spec: Object) -> None:
-    worker = make_role(2)
-    worker["template"]["spec"] |= spec
-    key = await harness.create(make_paddle_job(worker=worker))
-    await harness.settle(key)
-    assert (await gate_of(harness, "demo-worker-0"))["command"][1] == "--file"
-    for index, name in enumerate(await harness.pod_names()):
-        await set_pod_status(harness.cluster, Key("default", name), "Pending", ip=f"10.0.0.{index + 1}")
-    await harness.settle(key)
-    pod = await harness.get(Key("default", "demo-worker-0"), PODS)
-    assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
+@pytest.mark.usefixtures("dns")
+async def test_a_pod_that_finds_services_asks_by_name(harness: JobHarness, spec: Object) -> None:
+    assert await asked_host(harness, "demo", **spec) == "job-controller.paddle-system.svc:8080"
 
 
-async def test_by_name_pods_ask_nobody(harness: JobHarness) -> None:
-    key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(2)))
-    await harness.settle(key)
-    assert (await gate_of(harness, "demo-worker-0"))["command"][1] == "--resolve-all"
-    assert await harness.exists(key, CONFIG_MAPS)
+async def test_an_address_of_ipv6_has_brackets(harness: JobHarness, dns: Names) -> None:
+    dns.addresses = ["fd00::9"]
+    assert await asked_host(harness, "demo", hostNetwork=True) == "[fd00::9]:8080"
+
+
+async def test_an_address_that_is_not_known_is_looked_up_again_after_a_while(
+    harness: JobHarness, dns: Names
+) -> None:
+    """Meanwhile pods are made: their gates fall back."""
+    dns.addresses = []
+    by_name = "job-controller.paddle-system.svc:8080"
+    assert await asked_host(harness, "demo", hostNetwork=True) == by_name
+    assert await asked_host(harness, "other", hostNetwork=True) == by_name
+    assert len(dns.asked) == 1
+    dns.addresses = ["10.96.0.9"]
+    await harness.advance(GATE_URL_INTERVAL_SECONDS)
+    assert await asked_host(harness, "third", hostNetwork=True) == "10.96.0.9:8080"
 
 
 NO_ANSWER = "no answer for 30s: dial tcp 10.96.0.9:8080: i/o timeout"
@@ -288,16 +422,6 @@ async def test_a_gate_that_has_nothing_more_to_wait_for_is_named_within_two_minu
         await harness.set_status(Key("default", pod), passed_gate(""), PODS)
     await harness.settle(key)
     assert (await harness.condition(key, "GateUnanswered"))["status"] == "False"
-
-
-async def test_a_gate_that_waits_for_its_kubelet_is_not_named(open_harness: OpenHarness) -> None:
-    """It shows the annotation when it next looks at the pod."""
-    async with open_harness(gate_image="example/gate:1") as harness:
-        key = await harness.create(make_paddle_job(worker=make_role(1)))
-        await harness.settle(key)
-        await hold_at_gates(harness, "demo-worker-0")
-        await harness.advance(300)
-        assert "GateUnanswered" not in await types(harness, key)
 
 
 async def test_a_finished_job_does_not_look_at_gates(harness: JobHarness) -> None:

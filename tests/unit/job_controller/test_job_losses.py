@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
-from job_controller.core.model import Observed, with_pods
+from job_controller.core.model import AUTO, Observed, with_pods
 from job_controller.core.parse import parse_job
 from job_controller.core.parse_pod import parse_pod
 from job_controller.core.pods import PodState
@@ -211,7 +211,7 @@ async def test_a_pod_that_is_going_before_the_status_has_listed_it_is_lost_at_on
 
 
 def test_of_jobs_that_have_ended_or_are_gone_no_pod_is_remembered() -> None:
-    watch = make_watch(MemoryCluster(), "", ManualClock())
+    watch = make_watch(MemoryCluster(), "", ManualClock(), AUTO)
     jobs, departures = watch.of(JOB), Departures(watch.of(JOB))
     job = make_paddle_job()
     job["metadata"] |= {"uid": "j", "resourceVersion": "1"}
@@ -242,7 +242,7 @@ def listing(version: int, *uids: str, epoch: int = 0) -> Object:
 
 def departed_of(job: Object) -> tuple[Informer, Departures]:
     """Watched jobs, and what is remembered when a pod of this job is gone."""
-    jobs = make_watch(MemoryCluster(), "", ManualClock()).of(JOB)
+    jobs = make_watch(MemoryCluster(), "", ManualClock(), AUTO).of(JOB)
     departures = Departures(jobs)
     jobs.apply(Change("ADDED", job))
     departures.heard("Pod", Change("DELETED", deleted(ended_status(exit_code=1), "00:10:31")))

@@ -422,3 +422,14 @@ async def test_a_short_gang_is_stuck_after_a_while(harness: JobHarness) -> None:
     assert (await harness.status(KEY))["stuckOn"] == ["GangUnschedulable"]
     warnings = [event.reason for event in await harness.kubernetes_events() if event.type == "Warning"]
     assert warnings == ["GangUnschedulable"]
+
+
+async def test_a_job_that_volcano_has_not_let_in_reads_no_config_map(harness: JobHarness) -> None:
+    await harness.create(volcano())
+    await harness.settle(KEY)
+    assert (await harness.status(KEY))["reason"] == "GangNotEnqueued"
+    with harness.recorded_calls() as calls:
+        await harness.advance(300)
+    assert ("get", "configmaps") not in [(verb, plural) for verb, plural, _ in calls]
+    await let_in(harness)
+    assert await harness.pod_names() == WORKERS

@@ -148,11 +148,10 @@ def test_place_in_the_job(name: str, role: str, expected: PodId | None) -> None:
     assert (pod.id if pod else None) == expected
 
 
-def test_release_ip_and_termination_message() -> None:
-    status = ended_status("10.0.0.7", message='{"accuracy": 1}')
-    pod = parse_pod(make_pod(status, annotations={"paddlepaddle.org/released": "true"}))
+def test_ip_and_termination_message() -> None:
+    pod = parse_pod(make_pod(ended_status("10.0.0.7", message='{"accuracy": 1}')))
     assert pod is not None
-    assert (pod.released, pod.ip, pod.termination_message) == (True, "10.0.0.7", '{"accuracy": 1}')
+    assert (pod.ip, pod.termination_message) == ("10.0.0.7", '{"accuracy": 1}')
 
 
 def test_owners() -> None:

@@ -472,3 +472,23 @@ def test_a_workload_of_another_version_of_ours_is_not_taken_for_outdated() -> No
     other = Workload("u", "1", "0-0123456789abcdef")
     assert fits(job, other)
     assert not fits(job, Workload("u", "1", workload_digest(parse_job(queued(worker=make_role(3))))))
+
+
+async def config_reads(harness: JobHarness, seconds: float) -> int:
+    """The number of GETs of ConfigMaps in this time."""
+    with harness.recorded_calls() as calls:
+        await harness.advance(seconds)
+    return sum((verb, plural) == ("get", "configmaps") for verb, plural, _ in calls)
+
+
+@pytest.mark.usefixtures("flavor")
+async def test_a_job_that_waits_in_its_queue_reads_no_config_map(harness: JobHarness) -> None:
+    """The name is looked at when pods are about to be created."""
+    key = await harness.create(queued())
+    await harness.settle(key)
+    assert await config_reads(harness, 300) == 0
+    with harness.recorded_calls() as calls:
+        await admit(harness)
+        await harness.settle(key)
+    assert len(await harness.pod_names()) == 2
+    assert [plural for verb, plural, _ in calls if verb == "get"].count("configmaps") == 1

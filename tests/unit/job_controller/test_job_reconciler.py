@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller.app import RESOURCES, claim
 from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
@@ -129,13 +129,6 @@ async def test_the_requests_for_a_job_of_one_pod_until_it_runs(harness: JobHarne
     # What is done to pods that exist is the kubelet's part.
     requests = [(verb, plural) for verb, plural, _ in calls if plural != "pods" or verb == "create"]
     assert requests == REQUESTS[network]
-
-
-async def test_with_a_gate_there_is_one_write_more_for_each_pod(open_harness: OpenHarness) -> None:
-    async with open_harness(gate_image="example/gate:1") as harness:
-        with harness.counted_writes() as writes:
-            await harness.to_running(make_paddle_job(worker=make_role(20)))
-        assert (writes["create", "pods"], writes["patch", "pods"]) == (20, 20)
 
 
 async def test_all_pods_are_created_in_one_pass_and_once_though_the_caches_lag(

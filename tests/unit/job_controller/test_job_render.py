@@ -99,7 +99,11 @@ def test_config_map() -> None:
     assert config["data"] == {"A": "1"}
 
 
-def test_gate_waits_for_the_release_in_the_pod_network() -> None:
+URL = "http://job-controller.paddle-system.svc:8080/v1/gate/default/demo"
+POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+def test_the_gate_is_the_last_init_container_and_asks() -> None:
     pod = render(make_job(worker=make_role(2, initContainers=[{"name": "own"}])), options=GATE)
     own, gate = pod["spec"]["initContainers"]
     assert own == {"name": "own", **LAST_WORDS}
@@ -114,27 +118,31 @@ def test_gate_waits_for_the_release_in_the_pod_network() -> None:
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "command": ["/gate", "--file", "/etc/paddlewheel/gate/released"],
-        "volumeMounts": [{"name": "paddlewheel-gate", "mountPath": "/etc/paddlewheel/gate"}],
+        "env": [POD_IP],
+        "command": ["/gate", "--ask", f"{URL}/worker/0?uid=uid-1&epoch=0&ip=$(POD_IP)", "--fallback", "30s"],
     }
-    (volume,) = pod["spec"]["volumes"]
-    (item,) = volume["downwardAPI"]["items"]
-    assert item == {
-        "path": "released",
-        "fieldRef": {"fieldPath": "metadata.annotations['paddlepaddle.org/released']"},
-    }
+    assert "volumes" not in pod["spec"]
 
 
-def test_gate_waits_for_names_in_the_service_network() -> None:
-    pod = render(make_job(intranet="Service", ps=make_role(1), worker=make_role(2)), options=GATE)
+@pytest.mark.parametrize(
+    ("role", "key"), [("worker", "PADDLE_TRAINER_ENDPOINTS"), ("ps", "PADDLE_PSERVERS_IP_PORT_LIST")]
+)
+def test_by_name_a_gate_without_an_answer_waits_for_the_names_of_the_config_map(role: str, key: str) -> None:
+    pod = render(make_job(intranet="Service", ps=make_role(1), worker=make_role(2)), role, options=GATE)
     (gate,) = pod["spec"]["initContainers"]
-    assert gate["command"] == ["/gate", "--resolve-all", "/etc/paddlewheel/gate/names"]
-    assert gate["volumeMounts"] == [{"name": "paddlewheel-gate", "mountPath": "/etc/paddlewheel/gate"}]
-    (volume,) = pod["spec"]["volumes"]
-    assert volume["downwardAPI"]["items"] == [
-        {"path": "names", "fieldRef": {"fieldPath": "metadata.annotations['paddlepaddle.org/waits-for']"}}
+    assert gate["command"] == [
+        *("/gate", "--ask", f"{URL}/{role}/0?uid=uid-1&epoch=0&ip=$(POD_IP)"),
+        *("--fallback", "30s", "--resolve", "$(ENDPOINTS)"),
     ]
-    assert pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"] == "demo-worker-0 demo-worker-1"
+    ref = {"configMapKeyRef": {"name": "demo", "key": key}}
+    assert gate["env"] == [POD_IP, {"name": "ENDPOINTS", "valueFrom": ref}]
+    assert "volumes" not in pod["spec"]
+
+
+def test_by_name_elastic_pods_have_no_config_map_to_wait_for() -> None:
+    pod = render(make_job(intranet="Service", elastic=1, worker=make_role(2)), options=GATE)
+    (gate,) = pod["spec"]["initContainers"]
+    assert (gate["command"][3:], gate["env"]) == (["--fallback", "30s"], [POD_IP])
 
 
 def test_the_gate_has_the_resources_of_the_container_that_trains() -> None:

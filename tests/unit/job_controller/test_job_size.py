@@ -25,7 +25,6 @@ from paddlewheel.operator.domain.plan import Applied, Create
 from paddlewheel.testkit.paddlejobs import make_role
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-OPTIONS = replace(GATE, gate_url="http://job-controller.paddle-system:8080")
 MANY = 9000
 
 
@@ -44,7 +43,7 @@ def calls(spies: list[Mock]) -> list[int]:
 
 
 def todo_of(seen: Observed) -> Plan:
-    return plan(seen, OPTIONS, NOW)
+    return plan(seen, GATE, NOW)
 
 
 def workers(count: int, address: str = "10.{}.{}.{}") -> tuple[Any, ...]:

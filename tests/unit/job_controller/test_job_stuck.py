@@ -15,6 +15,7 @@ from job_controller.core.model import Observed
 from job_controller.core.pods import PodState
 from job_controller.features.stuck import observe
 from job_controller.features.stuck.rules import seconds_until_stuck, stuck_on
+from job_controller.timing import POD_PREPARATION_GRACE_SECONDS
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
@@ -22,6 +23,7 @@ from paddlewheel.contracts.stamps import milliseconds_stamp
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.ports import EVENTS, LEASES, PODS, Object, Resource
 from paddlewheel.operator.domain.hindrance import Hindrance
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set, set_sample_set_phase
 
 FIRST, SECOND = Key("default", "demo-worker-0"), Key("default", "demo-worker-1")
@@ -189,6 +191,20 @@ async def test_a_volume_that_cannot_be_mounted_is_a_cause_once_it_has_lasted(har
     await harness.run_pods()
     await harness.settle(key)
     assert (await harness.status(key))["reason"] == "AllPodsRunning"
+
+
+async def test_a_job_whose_spec_became_wrong_still_has_the_cause_from_events(harness: JobHarness) -> None:
+    """Only the clock wakes it."""
+    key = await harness.begin(make_paddle_job(worker=make_role(2)))
+    await be_unprepared(harness, FIRST)
+    await harness.patch(key, {"spec": {"activeDeadlineSeconds": -1}})
+    await harness.settle(key)
+    await harness.advance(2 * CONFIRM_GRACE_SECONDS)
+    await tell_about(harness, FIRST, NO_FILES)
+    await harness.advance(POD_PREPARATION_GRACE_SECONDS)
+    assert (await harness.condition(key, "Accepted"))["status"] == "False"
+    running = await harness.condition(key, "Running")
+    assert (running["reason"], running["message"]) == ("FailedMount", f"pod demo-worker-0: {NO_FILES}")
 
 
 async def test_a_network_that_cannot_be_made_is_a_cause_without_what_changes_in_it(

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from job_controller.core import names
+from job_controller.core.model import AUTO
 from job_controller.core.pods import PodState
 from job_controller.core.urgency import may_change_phase
 from job_controller.timing import (
@@ -147,7 +148,7 @@ def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
 
 async def test_after_many_counts_the_first_pod_of_a_restart_is_looked_at_soon() -> None:
     clock, waits = ManualClock(), list[float]()
-    watch = make_watch(MemoryCluster(), "", clock)
+    watch = make_watch(MemoryCluster(), "", clock, AUTO)
     wakes = Wakes(watch, lambda _, seconds: waits.append(seconds), clock)
     job = make_paddle_job("j")
     watch.of(names.JOB).apply(Change("ADDED", {**job, "metadata": {**job["metadata"], "uid": "j"}}))

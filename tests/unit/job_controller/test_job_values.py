@@ -182,7 +182,6 @@ def test_every_field_of_a_pod_is_read() -> None:
             "uid": "u",
             "labels": {"paddle-res-type": "worker"},
             "annotations": {
-                "paddlepaddle.org/released": "true",
                 "paddlepaddle.org/epoch": "3",
                 "paddlepaddle.org/template": "0123456789abcdef",
                 "paddlepaddle.org/restart": "now",
@@ -209,7 +208,6 @@ def test_every_field_of_a_pod_is_read() -> None:
         state=PodState.FAILED,
         ip="10.0.0.1",
         terminating=False,
-        released=True,
         started_at="2026-01-01T00:00:00Z",
         termination_message="one\n two ",
         failure=Failure("demo-worker-7", "Error", 3, "two", "2026-01-01T00:09:00Z"),

@@ -50,14 +50,14 @@ def build(settings: Settings, host: Host) -> Operator:
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
     metrics, access = ControllerMetrics("jobs"), settings.read_progress_access()
     reads, now = Reads(host.clock), host.clock.now()
-    observer = JobObserver(watch, host.api, reads, host.clock, settings.gang_scheduling, since=now)
+    options, gangs = replace(settings.options, progress=access), settings.gang_scheduling
+    observer = JobObserver(watch, host.api, reads, host.clock, options, gangs, since=now)
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
-    options = replace(settings.options, progress=access)
     kind = PaddleJobKind(observer, executor, options, metrics)
     outbox = operator.outbox(JOBS, metrics.fact, {ModelPublished.__name__: MODELS})
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
     wakes = Wakes(watch, controller.wake, host.clock)
-    gates = GateEndpoint(watch.of(JOB), watch.of(names.CONFIG_MAP))
+    gates = GateEndpoint(watch.of(JOB), watch.of(names.CONFIG_MAP), observer.parsed)
     operator.background(
         lambda: watch.run(each(observer.heard, wakes.changed, gates.changed), wakes.installed)
     )

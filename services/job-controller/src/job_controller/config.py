@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from job_controller.core.model import Options
+from job_controller.core.model import AUTO, Options
 from job_controller.core.progress_access import ProgressAccess
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
@@ -29,7 +29,7 @@ class Settings(OperatorSettings):
     gate_image: str = ""
     """Image of the init container that makes pods wait until all addresses are known; "" means none."""
     gate_url: str = Field(default="", pattern=_ADDRESS)
-    """This service's address for that container, which asks here; "" means an annotation on each pod."""
+    """This service's address for that container, which asks here. Set both or neither."""
     port_range_start: int = Field(default=35000, ge=1024, le=65535)
     port_range_end: int = Field(default=65000, ge=1024, le=65535)
     """Ports for jobs with `intranet: Host`."""
@@ -39,7 +39,7 @@ class Settings(OperatorSettings):
     """Seconds that a deleted job waits for the bus to take its last facts; its pods are deleted meanwhile."""
     gate_recheck: float = Field(default=30.0, gt=0)
     """Seconds after which a gated job is reconciled again, in case a fact was missed."""
-    gang_scheduling: Literal["Auto", "None", "Volcano", "Native"] = "Auto"
+    gang_scheduling: Literal["Auto", "None", "Volcano", "Native"] = AUTO
     """The kind of PodGroups. Auto: by the job and by what is installed. Volcano: for every job, as the
     original operator did with `--scheduling=volcano`."""
     replicas_share: bool = False
@@ -58,6 +58,12 @@ class Settings(OperatorSettings):
     def _progress_is_whole(self) -> Settings:
         if bool(self.progress_url) != (self.progress_key_file is not None):
             raise ValueError("set progress_url and progress_key_file, or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _gate_is_whole(self) -> Settings:
+        if bool(self.gate_image) != bool(self.gate_url):
+            raise ValueError("set gate_image and gate_url, or neither")
         return self
 
     @model_validator(mode="after")

@@ -12,12 +12,12 @@ from job_controller.core import names
 from job_controller.core.environment import epoch_of
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus
-from job_controller.core.model import Observed, with_pods
+from job_controller.core.model import Observed, Options, with_pods
 from job_controller.core.parse import parse_job, parse_pod_group, parse_workload
 from job_controller.core.phase import missing_pods, needs_config_name, service_names
+from job_controller.core.plan import adjusted, decide_gate
 from job_controller.core.pods import Pod
 from job_controller.features import FEATURES, with_features
-from job_controller.features.dataset.rules import decide_gate
 from job_controller.features.gang.children import CHILD
 from job_controller.features.kueue.rules import workload_key
 from job_controller.last_seen import Departures, Endings
@@ -55,6 +55,7 @@ class JobObserver:
         cluster: Cluster,
         reads: Reads,
         clock: Clock,
+        options: Options,
         gang_scheduling: str,
         *,
         since: datetime | None = None,
@@ -66,8 +67,8 @@ class JobObserver:
         self._endings = Endings(clock)
         self._departures = Departures(watch.of(JOB), self._endings.parse)
         self._delays = RankDelays(clock)
-        self._configs = Configs(cluster, reads)
-        sources = Sources(watch, cluster, reads, clock, self._parsed, self._pods)
+        self._configs = Configs(cluster, reads, clock, options)
+        sources = Sources(watch, cluster, reads, clock, self.parsed, self._pods, options.gate_url)
         self._by_feature = {listed.feature: listed.readers(sources) for listed in FEATURES}
         self._in_use: dict[Key, list[Reader]] = {}
         """The readers of the last pass over each job. A reader that is no longer needed forgets the job."""
@@ -202,7 +203,7 @@ class JobObserver:
         found = (store.get(Key(job.key.namespace, name)) for name in wanted) if store else ()
         return [obj for obj in found if obj and owner_of(obj) == job.key and controller_uid(obj) != [job.uid]]
 
-    def _parsed(self, obj: Object) -> Job | None:
+    def parsed(self, obj: Object) -> Job | None:
         """None for a job that cannot be read, which its own pass reports."""
         try:
             return self._parse_job(obj)
@@ -213,20 +214,25 @@ class JobObserver:
 class Configs(Reader):
     """Looks for a foreign ConfigMap, which is not watched without our label. Nothing is remembered."""
 
-    def __init__(self, cluster: Cluster, reads: Reads) -> None:
+    def __init__(self, cluster: Cluster, reads: Reads, clock: Clock, options: Options) -> None:
         self._cluster = cluster
         self._reads = reads
+        self._clock = clock
+        self._options = options
 
     async def read(self, seen: Observed) -> Observed:
         """Before the first pods of a job are made, which could never start beside a foreign ConfigMap."""
-        is_due = needs_config_name(seen) and decide_gate(seen).is_open
-        if seen.trouble is not None or not is_due:
+        if seen.trouble is not None or not needs_config_name(seen) or not self._may_get_pods(seen):
             return seen
         key = seen.job.key
         found = await self._reads.attempt(names.CONFIG_MAP, key, partial(self._check_config, seen.job))
         if found is None:
             return seen
         return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.CONFIG_MAP, key))
+
+    def _may_get_pods(self, seen: Observed) -> bool:
+        """No gate is closed. All else that this depends on was read before."""
+        return decide_gate(adjusted(seen, self._options, self._clock.now())).is_open
 
     async def _check_config(self, job: Job) -> None:
         """Raises Permanent for a ConfigMap that is neither the job's nor that of a former one of its name."""

@@ -28,6 +28,7 @@ class Sources:
         reads: backs off for objects that cannot be read.
         parse_job: None for a job that cannot be parsed.
         pods_of: the pods of a job.
+        gate_url: where the gates of pods ask, "" without gates.
     """
 
     watch: Watch
@@ -36,6 +37,7 @@ class Sources:
     clock: Clock
     parse_job: ParseJob
     pods_of: Callable[[Job], Iterable[Pod]]
+    gate_url: str
 
 
 class Reader:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from job_controller.core import names
 from job_controller.core.environment import parse_port
+from job_controller.core.model import AUTO
 from job_controller.core.parse_pod import pod_role, pod_state
 from job_controller.core.pods import PodState
 from job_controller.core.urgency import all_run, may_change_phase
@@ -65,7 +66,7 @@ Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
 
 
-def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: str = "Auto") -> Watch:
+def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: str) -> Watch:
     """Informers of jobs and of what they own. `namespace` "" means all.
 
     Args:
@@ -94,7 +95,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: 
         )
         for resource, selector in _CHILDREN.items()
     }
-    wanted = [gang for name, gang in GANGS.items() if gang_scheduling in ("Auto", name)]
+    wanted = [gang for name, gang in GANGS.items() if gang_scheduling in (AUTO, name)]
     groups = {
         kind: Informer(watches, resource, namespace, clock=clock, label_selector=selector, optional=True)
         for kind, resource, selector in wanted

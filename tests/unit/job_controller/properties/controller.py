@@ -19,7 +19,7 @@ from job_controller.core.conclude import conclude
 from job_controller.core.facts import FACTS, Case
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus, Plan
-from job_controller.core.model import Observed, Options
+from job_controller.core.model import AUTO, Observed, Options
 from job_controller.core.plan import plan
 from job_controller.observe import JobObserver
 from job_controller.watch import Wakes, make_watch
@@ -113,8 +113,8 @@ class Controller:
     ) -> None:
         self._server = server
         cluster = ModelCluster(server, around, kubelet)
-        self.watch = make_watch(cluster, "", clock)
-        self._observer = JobObserver(self.watch, cluster, Reads(clock), clock, "Auto")
+        self.watch = make_watch(cluster, "", clock, AUTO)
+        self._observer = JobObserver(self.watch, cluster, Reads(clock), clock, options, AUTO)
         self._wakes = Wakes(self.watch, self._wake, clock)
         outside = Outside(server, clock, around, options, self.watch, self._observer)
         self.jobs = {key: Passes(key, outside) for key in KEYS}

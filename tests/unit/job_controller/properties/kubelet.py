@@ -9,8 +9,9 @@ from typing import Any
 from tests.unit.job_controller.properties.server import ModelClock, Server
 
 from job_controller.core import names
+from job_controller.core.parse import parse_job
 from job_controller.core.pods import PodId
-from job_controller.features.start_gate.question import Question, may_start
+from job_controller.features.start_gate.question import Question, names_to_resolve
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
@@ -235,20 +236,20 @@ class Kubelet:
         gate = _gate_of(pod)
         if gate is None:
             return True
-        if "--resolve-all" in gate["command"]:
-            return all(self._resolves(n) for n in annotation(pod, names.ANNOTATION_WAITS_FOR).split())
-        if "--ask" in gate["command"]:
-            return self._is_told(pod)
-        return annotation(pod, names.ANNOTATION_RELEASED) == "true"
+        awaited = self._answer(pod)
+        return awaited is not None and all(map(self._resolves, awaited))
 
-    def _is_told(self, pod: Object) -> bool:
+    def _answer(self, pod: Object) -> tuple[str, ...] | None:
         """The answer of the service to the gate."""
-        config = self._server.objects[names.CONFIG_MAP].get(job_of(pod))
-        if config is None or controller_uid(config) != controller_uid(pod):
-            return False
-        place = PodId(role_of(pod), index_of(pod))
-        uid, ip = controller_uid(pod)[0], str(pod["status"].get("podIP"))
-        return may_start(Question(job_of(pod), uid, epoch_of(pod), place, ip), config["data"])
+        key, place = job_of(pod), PodId(role_of(pod), index_of(pod))
+        job = self._server.objects[names.JOB].get(key)
+        if job is None or controller_uid(pod) != [uid_of(job)]:
+            return None
+        config = self._server.objects[names.CONFIG_MAP].get(key)
+        is_own = config is not None and controller_uid(config) == controller_uid(pod)
+        data = config["data"] if config and is_own else {}
+        question = Question(key, uid_of(job), epoch_of(pod), place, str(pod["status"].get("podIP")))
+        return names_to_resolve(question, parse_job(job), data)
 
     def _resolves(self, name: str) -> bool:
         """A headless Service with unready addresses resolves once its pod has one."""

@@ -68,7 +68,6 @@ REFUSABLE = [
 GATES = st.sampled_from(
     [
         Options(),
-        Options(gate_image="example/gate:1"),
         Options(gate_image="example/gate:1", gate_url="http://gate"),
     ]
 )

@@ -23,7 +23,7 @@ HOUR = 3600.0
 def make_world(nodes: int, *keys: Key, workers: int = 4) -> World:
     """Elastic jobs that want four workers each and can train with one."""
     world = World()
-    world.options = Options(gate_image="example/gate:1")
+    world.options = Options(gate_image="example/gate:1", gate_url="http://gate")
     world.kubelet.slots = {f"node-{i}": 1 for i in range(nodes)}
     for key in keys:
         worker = {**make_role(workers), "requests": 1}

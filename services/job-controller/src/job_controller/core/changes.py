@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from job_controller.core import names
 from job_controller.core.environment import told_pods
 from job_controller.core.job import DIGEST_VERSION
 from job_controller.core.model import Observed
@@ -32,8 +33,8 @@ def find_change(seen: Observed) -> Change | None:
         return Change(Reason.RESTART_REQUESTED, "the annotation paddlepaddle.org/restart was set")
     if changed := _changed_role(seen):
         return Change(Reason.TEMPLATE_CHANGED, f"the template of spec.{changed} was changed")
-    if is_resized(seen):
-        return Change(Reason.SCALED, "the number of pods was changed after they had started")
+    if resized := find_resize(seen):
+        return Change(Reason.SCALED, resized)
     return next(filter(None, (feature.change(seen) for feature in seen.features)), None)
 
 
@@ -47,14 +48,26 @@ def _is_outdated(pod: Pod, digests: Mapping[str, str]) -> bool:
     return is_known and digests.get(pod.id.role, pod.template) != pod.template
 
 
-def is_resized(seen: Observed) -> bool:
-    """The pods have met, in a world of another size than is wanted now, or count on another number."""
+def find_resize(seen: Observed) -> str:
+    """Why pods of another number are wanted now, "" when they are not: the pods have met in a world of
+    another size, or count on another number of workers."""
+    return _elastic_resize(seen) if seen.job.elastic else _resize_of_world(seen)
+
+
+def _elastic_resize(seen: Observed) -> str:
+    wanted = str(seen.job.replicas_of(WORKER))
+    former = sorted({pod.elastic_workers for pod in seen.wanted_pods} - {"", wanted})
+    if not former:
+        return ""
+    counted_on = " and ".join(former)
+    return f"spec.worker.replicas is now {wanted}; pods counted on {counted_on} by {names.ELASTIC_WORKERS}"
+
+
+def _resize_of_world(seen: Observed) -> str:
     job = seen.job
-    if job.elastic:
-        counted_on = {pod.elastic_workers for pod in seen.wanted_pods} - {""}
-        return bool(counted_on - {str(job.replicas_of(WORKER))})
     if job.scope is RestartScope.POD or seen.config is None or not seen.has_begun:
-        return False
+        return ""
     told = told_pods(seen.config)
     sizes = {role.name: job.size_of(role.name) for role in job.roles}
-    return any(told.get(role, size) != size for role, size in sizes.items())
+    is_resized = any(told.get(role, size) != size for role, size in sizes.items())
+    return "the number of pods was changed after they had started" if is_resized else ""

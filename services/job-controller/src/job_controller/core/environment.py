@@ -334,7 +334,7 @@ def _told(config: Mapping[str, str], pod: PodId, block: range) -> int | None:
 
 
 def _seniority(pod: Pod) -> tuple[object, ...]:
-    return not (pod.released or pod.began), pod.state is PodState.PENDING, pod.id
+    return not pod.began, pod.state is PodState.PENDING, pod.id
 
 
 def parse_port(text: str) -> int | None:

@@ -185,15 +185,15 @@ class Job:
         return names.pod_name(self.key.name, place.role, place.ordinal)
 
     @cached_property
-    def unfinished_names(self) -> Mapping[str, str]:
-        """By role, with spaces: of the pods that train and have not succeeded, for theirs resolve no more."""
+    def unfinished_names(self) -> Mapping[str, tuple[str, ...]]:
+        """Names of the pods of each role that train. Those of pods that have succeeded no longer resolve."""
         return {role.name: self._unfinished_names(role.name) for role in self.roles}
 
-    def _unfinished_names(self, role: str) -> str:
+    def _unfinished_names(self, role: str) -> tuple[str, ...]:
         recorded = self.status.roles.get(role)
         done = frozenset(recorded.succeeded_indexes) if recorded else frozenset[int]()
         places = (place for place in self.world if place.role == role and place.ordinal not in done)
-        return " ".join(map(self.pod_name, places))
+        return tuple(map(self.pod_name, places))
 
     @cached_property
     def world(self) -> tuple[PodId, ...]:

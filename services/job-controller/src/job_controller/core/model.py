@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from job_controller.core import names
 from job_controller.core.job import Job
@@ -34,6 +34,10 @@ from paddlewheel.operator.domain.plan import Trouble, earliest
 
 if TYPE_CHECKING:
     from job_controller.core.feature import Feature
+
+
+AUTO: Literal["Auto"] = "Auto"
+"""The kind of PodGroups is chosen for each job. The default of an installation."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Observed:
         schedulers: when each was last seen at work, by name.
         unscheduled_since: by uid, when this process first saw that a pod waits for its scheduler.
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
+        gate_url: the address of this service without a name, for gates of pods that find no Service. "" when
+            none is needed or known.
         held_since: by uid, the deleted pod that holds the lowest rank of an elastic job.
         useless: workers beyond the present world, which go now.
         next_look: seconds until time alone changes what the rules have found so far.
@@ -97,7 +103,7 @@ class Observed:
     listening_since: datetime | None = None
     pod_groups: tuple[PodGroup, ...] = ()
     gang_kinds: frozenset[GangKind] = frozenset()
-    gang_scheduling: str = "Auto"
+    gang_scheduling: str = AUTO
     gang: Gang = field(default_factory=Gang)
     workload: Workload | None = None
     has_kueue: bool = False
@@ -110,6 +116,7 @@ class Observed:
     schedulers: Mapping[str, datetime] = field(default_factory=dict)
     unscheduled_since: Mapping[str, datetime] = field(default_factory=dict)
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
+    gate_url: str = ""
     held_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None
@@ -209,9 +216,8 @@ class Observed:
 
 
 def _runs_smoothly(pod: Pod) -> bool:
-    is_released = pod.released or not pod.awaits_release
     runs = pod.state in (PodState.RUNNING, PodState.SUCCEEDED) and not pod.terminating
-    return runs and is_released and not (pod.given_up or pod.hindrance or pod.gate_failure)
+    return runs and not (pod.given_up or pod.hindrance or pod.gate_failure)
 
 
 def with_pods(seen: Observed, pods: Iterable[Pod], gone: Collection[Pod] = ()) -> Observed:
@@ -245,6 +251,7 @@ class Options:
 
     gate_image: str = ""
     gate_url: str = ""
+    """The address that gates ask. Both or neither."""
     port_range: tuple[int, int] = (35000, 65000)
     elastic_server: str = ""
     deletion_patience: float = 600.0

@@ -82,10 +82,8 @@ OWN_ANNOTATIONS = frozenset(
 """Annotations of pods. A template may have them too when it was copied from a pod. They are removed there."""
 
 GATE_CONTAINER = "coord-paddle"
-GATE_VOLUME = "paddlewheel-gate"
-GATE_FOLDER = "/etc/paddlewheel/gate"
-RELEASED_FILE = "released"
-NAMES_FILE = "names"
+FILE_GATES = {"--file": ANNOTATION_RELEASED, "--resolve-all": ANNOTATION_WAITS_FOR}
+"""Options of the gates of former versions, each with the annotation that such a gate waits for."""
 
 BASE_PORT = 36000
 PORTS_PER_POD = 20

@@ -14,6 +14,7 @@ from job_controller.core.parse_failure import (
 )
 from job_controller.core.pods import (
     DEFAULT_SCHEDULER,
+    Awaited,
     Failure,
     Pod,
     PodId,
@@ -54,9 +55,6 @@ def parse_pod(raw: Raw) -> Pod | None:
         state=pod_state(raw),
         ip=str(status.get("podIP") or ""),
         terminating=bool(meta.get("deletionTimestamp")),
-        released=bool(_annotation(raw, names.ANNOTATION_RELEASED)),
-        awaits_release=_awaits_release(raw),
-        waits_for=_waits_for(raw),
         created_at=str(meta.get("creationTimestamp") or ""),
         started_at=str(status.get("startTime") or ""),
         termination_message=_termination_message(raw),
@@ -80,14 +78,21 @@ def parse_pod(raw: Raw) -> Pod | None:
         restarts=_restarts(raw),
         unseen_scheduler=unseen_scheduler(raw),
         at_gate="running" in _gate_state(status),
+        awaited=_awaited(raw),
         gate_failure=_gate_failure(raw),
     )
 
 
-def _awaits_release(raw: Raw) -> bool:
+def _awaited(raw: Raw) -> Awaited | None:
+    has_passed = "terminated" in _gate_state(raw.get("status") or {})
+    if has_passed or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
+        return None
     inits = (raw.get("spec") or {}).get("initContainers") or ()
     commands = (c.get("command") or () for c in inits if c.get("name") == names.GATE_CONTAINER)
-    return any("--file" in command for command in commands)
+    options = (option for command in commands for option in command)
+    found = next((option for option in options if option in names.FILE_GATES), None)
+    annotation = names.FILE_GATES[found] if found else ""
+    return Awaited(annotation, _annotation(raw, annotation)) if annotation else None
 
 
 def _annotation(raw: Raw, name: str) -> str:
@@ -254,13 +259,6 @@ def _gate_failure(raw: Raw) -> str:
     """A gate that passes writes a termination message only when it falls back."""
     ended = _gate_state(raw.get("status") or {}).get("terminated") or {}
     return "" if ended.get("exitCode") else reason_line(str(ended.get("message") or ""))
-
-
-def _waits_for(raw: Raw) -> str:
-    has_passed = "terminated" in _gate_state(raw.get("status") or {})
-    if has_passed or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
-        return ""
-    return str((raw["metadata"].get("annotations") or {}).get(names.ANNOTATION_WAITS_FOR, ""))
 
 
 def _hindrance(raw: Raw) -> Hindrance | None:

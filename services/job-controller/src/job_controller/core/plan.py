@@ -76,13 +76,18 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     """
     if seen.job.is_anothers:
         return Plan()
-    seen = with_program_ends(seen, now)
-    for feature in seen.features:
-        seen = feature.adjusted(seen, options, now)
+    seen = adjusted(with_program_ends(seen, now), options, now)
     todo = _plan(seen, options, now)
     if not seen.job.is_live:
         return todo
     return replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
+
+
+def adjusted(seen: Observed, options: Options, now: datetime) -> Observed:
+    """The observation with what the rules of all features have found."""
+    for feature in seen.features:
+        seen = feature.adjusted(seen, options, now)
+    return seen
 
 
 def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -158,7 +163,7 @@ def _plan_refused(seen: Observed, now: datetime) -> Plan:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
     released = (action for feature in seen.features for action in feature.children_when_refused(seen))
     actions = (*_end_old_world(seen), *released)
-    return Plan(status, actions, events=events, requeue_after=_seconds_until(ends_at(job), now))
+    return Plan(status, actions, events=events, requeue_after=_next_look(seen, status, now))
 
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -170,7 +175,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
         return _plan_hold(seen, verdict, now)
     if isinstance(verdict, Restart) and not is_first:
         return _plan_restart(seen, verdict, now)
-    gate = _gate(seen, has_ended=is_done or isinstance(verdict, End))
+    gate = decide_gate(seen, has_ended=is_done or isinstance(verdict, End))
     if isinstance(verdict, Restart | Hold):
         # The facts begin with JobAccepted, and no job is without a status while its verdict waits.
         return Plan(active_status(seen, gate, GoOn(), now), requeue_after=0.0)
@@ -187,7 +192,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     return _with_children(base, seen, options, now)
 
 
-def _gate(seen: Observed, *, has_ended: bool) -> Gate:
+def decide_gate(seen: Observed, *, has_ended: bool = False) -> Gate:
     """The first closed gate. When no gate is closed, an open gate with its reason. A job that has ended waits
     for nothing."""
     gates = [gate for feature in seen.features if (gate := feature.gate(seen))]

@@ -72,6 +72,13 @@ class ProgramEnd:
     grace: timedelta
 
 
+class Awaited(NamedTuple):
+    """An annotation that the gate of a former version waits for, and its present value."""
+
+    annotation: str
+    value: str
+
+
 @dataclass(frozen=True)
 class Pod:
     """One pod that a job owns; `job` is the name of its owner."""
@@ -83,11 +90,6 @@ class Pod:
     state: PodState
     ip: str = ""
     terminating: bool = False
-    released: bool = False
-    awaits_release: bool = False
-    """It waits for the annotation `released`."""
-    waits_for: str = ""
-    """Names that must resolve before it starts, "" once it waits no more."""
     created_at: str = ""
     """RFC 3339."""
     started_at: str = ""
@@ -130,6 +132,8 @@ class Pod:
     """The scheduler that the pod asks for and that has not looked at it, "" once it has."""
     at_gate: bool = False
     """Its gate runs."""
+    awaited: Awaited | None = None
+    """The annotation that its gate waits for, None for a gate that asks or has ended."""
     gate_failure: str = ""
     """Why its gate got no answer, "" when it got one."""
 

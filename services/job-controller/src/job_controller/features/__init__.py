@@ -28,7 +28,7 @@ from job_controller.features.progress import Progress
 from job_controller.features.silent_nodes import SilentNodes
 from job_controller.features.silent_nodes.observe import NodeLeases
 from job_controller.features.start_gate import StartGate
-from job_controller.features.start_gate.observe import OpenGates
+from job_controller.features.start_gate.observe import OpenGates, OwnAddress
 from job_controller.features.stuck import Stuck
 from job_controller.features.stuck.observe import PodEvents, Schedulers
 from job_controller.features.suspension import Suspension
@@ -129,7 +129,7 @@ FEATURES = (
     Listed(has_data_set, DataSet(), lambda s: (SampleSets(s.cluster, s.reads),)),
     Listed(uses_host_ports, HostPorts(), lambda s: (PortClaims(s.watch, s.parse_job),)),
     Listed(is_queued, Kueue(), lambda s: (QueueObjects(s.cluster, s.reads),)),
-    Listed(has_gates, StartGate(), lambda s: (OpenGates(s.clock),)),
+    Listed(has_gates, StartGate(), lambda s: (OpenGates(s.clock), OwnAddress(s.gate_url, s.clock))),
     Listed(has_unknown_words, Words()),
     Listed(is_in_gang, Gangs()),
     Listed(

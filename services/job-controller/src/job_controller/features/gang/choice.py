@@ -8,12 +8,11 @@ from typing import Any
 
 from job_controller.core import names
 from job_controller.core.job import Job
-from job_controller.core.model import Observed
+from job_controller.core.model import AUTO, Observed
 from job_controller.core.parts import Gang
 from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 
 FIELD = "spec.schedulingPolicy"
-_AUTO = "Auto"
 _DEFAULT_SCHEDULER = "default-scheduler"
 _BEYOND_NATIVE = {"queue": "queue", "priority_class": "priorityClass", "min_resources": "minResources"}
 _NO_VOLCANO = (
@@ -92,7 +91,7 @@ def choose_gang(job: Job, installed: frozenset[GangKind], setting: str) -> Gang:
     wish = _wish_of(job)
     if wish.group:
         gang = _none(wish, f"the templates name PodGroup {wish.group}, which is used as it is")
-    elif setting == _AUTO:
+    elif setting == AUTO:
         gang = _auto(wish, installed)
     elif setting == GangKind.VOLCANO:
         gang = _none(wish, _OTHER) if wish.names_another else Gang(GangKind.VOLCANO, why=_DEMANDED)

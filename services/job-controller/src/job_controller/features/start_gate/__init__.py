@@ -8,7 +8,7 @@ from job_controller.core.feature import Feature, Shape
 from job_controller.core.gate import Gate
 from job_controller.core.job_status import JobStatus
 from job_controller.core.model import Observed, Options
-from job_controller.features.start_gate.children import changed_waits, releases
+from job_controller.features.start_gate.former import opened_file_gates
 from job_controller.features.start_gate.render import pod_shape
 from job_controller.features.start_gate.rules import gate_conditions, gate_failure_events, with_stuck_gates
 from paddlewheel.contracts.conditions import Condition
@@ -28,7 +28,7 @@ class StartGate(Feature):
         return gate_failure_events(seen.job, status) if gate.is_open else ()
 
     def updates(self, seen: Observed, *, has_addresses: bool) -> tuple[Action, ...]:
-        return (*(releases(seen) if has_addresses else ()), *changed_waits(seen))
+        return opened_file_gates(seen, has_addresses=has_addresses)
 
     def pod_shape(self, seen: Observed, options: Options) -> Shape | None:
         return pod_shape(seen, options)

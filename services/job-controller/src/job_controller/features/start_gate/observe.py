@@ -1,13 +1,18 @@
-"""Notices how long gates have had nothing to wait for."""
+"""Notices how long gates have had nothing to wait for, and looks up where gates without DNS can ask."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from dataclasses import replace
+from urllib.parse import urlsplit, urlunsplit
 
+from job_controller.core.job import Job
 from job_controller.core.model import Observed
 from job_controller.features.start_gate.rules import open_gates
 from job_controller.reading import Reader
 from job_controller.sightings import Sightings
+from job_controller.timing import GATE_URL_INTERVAL_SECONDS, GATE_URL_TIMEOUT_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 
@@ -24,3 +29,44 @@ class OpenGates(Reader):
 
     def forget(self, key: Key, job_uid: str) -> None:
         self._since.forget(job_uid)
+
+
+class OwnAddress(Reader):
+    """The address of this service without a name, for pods that resolve no names of Services.
+
+    It is looked up once, after a restart again. While that fails, such pods get the name: their gates fall
+    back.
+    """
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self._url = url
+        self._clock = clock
+        self._found = ""
+        self._due_at = 0.0
+
+    async def read(self, seen: Observed) -> Observed:
+        if not self._url or not _may_need_address(seen.job):
+            return seen
+        if not self._found and self._clock.monotonic() >= self._due_at:
+            self._found = await _resolved(self._url)
+            self._due_at = self._clock.monotonic() + GATE_URL_INTERVAL_SECONDS
+        return replace(seen, gate_url=self._found)
+
+
+def _may_need_address(job: Job) -> bool:
+    specs = (role.template.get("spec") or {} for role in job.roles)
+    return any(spec.get("dnsPolicy") or spec.get("hostNetwork") for spec in specs)
+
+
+async def _resolved(url: str) -> str:
+    """The same URL with the first address of its host, "" when there is none."""
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(GATE_URL_TIMEOUT_SECONDS):
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError, ValueError):
+        return ""
+    address = str(found[0][4][0])
+    host = f"[{address}]" if ":" in address else address
+    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from job_controller.core.environment import epoch_of, told_host
 from job_controller.core.job import Job
 from job_controller.core.pods import PodId
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 
 PATH = "/v1/gate/"
@@ -31,9 +32,19 @@ def gate_address(url: str, job: Job, pod: PodId) -> str:
     return f"{url.rstrip('/')}{PATH}{place}?{urlencode({'uid': job.uid, 'epoch': job.status.epoch})}"
 
 
-def may_start(question: Question, config: Mapping[str, str]) -> bool:
-    """The job's ConfigMap is of the pod's epoch and names the pod at its place by its present address.
+def names_to_resolve(question: Question, job: Job, config: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The names that the pod has to resolve before it starts, None while it may not start.
 
-    It is written once all addresses of a world are known, so then the pod can reach all others.
+    In the network Service, a pod that trains waits for the names of its own role. Elsewhere the ConfigMap is
+    of the pod's epoch and has the pod's present address at its place. It is written once all addresses of a
+    world are known, so then the pod can reach all others.
+
+    Args:
+        config: the data of the job's ConfigMap, empty when there is none.
     """
-    return epoch_of(config) == question.epoch and told_host(config, question.pod) == question.ip
+    pod = question.pod
+    if job.network is Network.SERVICE:
+        is_due = job.status.epoch == question.epoch and job.trains(pod)
+        return job.unfinished_names[pod.role] if is_due else None
+    has_address = bool(config) and told_host(config, pod) == question.ip
+    return () if has_address and epoch_of(config) == question.epoch else None

@@ -5,63 +5,44 @@ from __future__ import annotations
 from job_controller.core import names
 from job_controller.core.feature import Shape
 from job_controller.core.job import Manifest, Role
-from job_controller.core.manifests import append_unless
 from job_controller.core.model import Observed, Options
 from job_controller.core.pods import PodId
 from job_controller.features.start_gate.question import gate_address
-from job_controller.features.start_gate.release import awaited_names, waits_for_names, waits_for_release
-from job_controller.features.start_gate.rules import may_fall_back
+from job_controller.features.start_gate.rules import has_gate, may_fall_back, resolves_before_fallback
 from job_controller.timing import GATE_FALLBACK_TIMEOUT_SECONDS
+from paddlewheel.contracts.crds.paddlejob import ENDPOINT_VARIABLES
 
 
-def pod_shape(seen: Observed, options: Options) -> Shape:
+def pod_shape(seen: Observed, options: Options) -> Shape | None:
     """Adds the gate as the last init container."""
+    if not has_gate(seen.job, options):
+        return None
 
     def shape(_: Role, place: PodId, pod: Manifest) -> None:
-        _hold_back(seen, options, place, pod["spec"])
-        if waits_for_names(seen.job, options):
-            pod["metadata"]["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(seen.job, place)
+        spec = pod["spec"]
+        spec["initContainers"] = [*(spec.get("initContainers") or ()), _gate(seen, options, place, spec)]
 
     return shape
 
 
-def _hold_back(seen: Observed, options: Options, pod: PodId, spec: Manifest) -> None:
-    job = seen.job
-    if waits_for_names(job, options):
-        container = _file_gate(options, spec, "--resolve-all", names.NAMES_FILE, names.ANNOTATION_WAITS_FOR)
-    elif not waits_for_release(job, options):
-        return
-    elif options.gate_url and _finds_services(spec):
-        container = _asking_gate(seen, options, pod, spec)
-    else:
-        container = _file_gate(options, spec, "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED)
-    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
+def _gate(seen: Observed, options: Options, pod: PodId, spec: Manifest) -> Manifest:
+    container = _gate_container(options.gate_image, spec)
+    container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    url = options.gate_url if _finds_services(spec) else seen.gate_url or options.gate_url
+    container["command"] = ["/gate", "--ask", f"{gate_address(url, seen.job, pod)}&ip=$(POD_IP)"]
+    if may_fall_back(seen, pod):
+        container["command"] += ["--fallback", f"{GATE_FALLBACK_TIMEOUT_SECONDS:g}s"]
+        if resolves_before_fallback(seen):
+            endpoints = {"name": seen.job.key.name, "key": ENDPOINT_VARIABLES[pod.role][0]}
+            container["env"].append({"name": "ENDPOINTS", "valueFrom": {"configMapKeyRef": endpoints}})
+            container["command"] += ["--resolve", "$(ENDPOINTS)"]
+    return container
 
 
 def _finds_services(spec: Manifest) -> bool:
     """The pod resolves names of Services. On the host's network, ClusterFirst means the node's own DNS."""
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
-
-
-def _asking_gate(seen: Observed, options: Options, pod: PodId, spec: Manifest) -> Manifest:
-    """Asks this service, which costs no write for each pod."""
-    container = _gate_container(options.gate_image, spec)
-    container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
-    address = gate_address(options.gate_url, seen.job, pod)
-    container["command"] = ["/gate", "--ask", f"{address}&ip=$(POD_IP)"]
-    if may_fall_back(seen) and seen.job.trains(pod):
-        # Then its kubelet waits for the ConfigMap. A worker beyond the present world has only its gate.
-        container["command"] += ["--fallback", f"{GATE_FALLBACK_TIMEOUT_SECONDS:g}s"]
-    return container
-
-
-def _file_gate(options: Options, spec: Manifest, option: str, file: str, annotation: str) -> Manifest:
-    container = _gate_container(options.gate_image, spec)
-    container["command"] = ["/gate", option, f"{names.GATE_FOLDER}/{file}"]
-    container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
-    append_unless(spec, "volumes", _gate_volume(file, annotation), "name")
-    return container
 
 
 _RESTRICTED = {
@@ -103,9 +84,3 @@ def _non_root(spec: Manifest) -> Manifest:
     that of the image, which is not root."""
     is_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
     return {} if is_root else {"runAsNonRoot": True}
-
-
-def _gate_volume(file: str, annotation: str) -> Manifest:
-    """The annotation as a file, so that what the pod waits for can change while it waits."""
-    item = {"path": file, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
-    return {"name": names.GATE_VOLUME, "downwardAPI": {"items": [item]}}

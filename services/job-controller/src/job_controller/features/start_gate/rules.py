@@ -12,8 +12,8 @@ from job_controller.core import names
 from job_controller.core.environment import told_host
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus
-from job_controller.core.model import Observed
-from job_controller.core.pods import Pod
+from job_controller.core.model import Observed, Options
+from job_controller.core.pods import Pod, PodId
 from job_controller.timing import GATE_CHECK_INTERVAL_SECONDS, GATE_GRACE_SECONDS
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
@@ -27,21 +27,40 @@ _CONNECT = (
 _RESOLVE = "let pods of this namespace resolve names by the DNS of the cluster, as in their NetworkPolicies"
 
 
-def may_fall_back(seen: Observed) -> bool:
-    """A pod that is made now may start without an answer: its kubelet waits for the ConfigMap. One that is
-    there names the pod that had its place before."""
-    return seen.config is None
+def has_gate(job: Job, options: Options) -> bool:
+    """New pods of the job have a gate. Elastic pods in the other networks have nothing to wait for."""
+    return bool(options.gate_image) and (job.network is Network.SERVICE or not job.elastic)
+
+
+def may_fall_back(seen: Observed, pod: PodId) -> bool:
+    """A pod that is made now may start without an answer: its kubelet waits for the ConfigMap.
+
+    A ConfigMap that exists has the address of the pod that had this place before. A worker beyond the present
+    world has only its gate.
+    """
+    is_safe = seen.config is None or seen.job.network is Network.SERVICE
+    return is_safe and seen.job.trains(pod)
+
+
+def resolves_before_fallback(seen: Observed) -> bool:
+    """Without an answer, the first pods wait for the names in their ConfigMap. Later pods join others that
+    have started, and some of these may have succeeded: their names do not resolve."""
+    return seen.job.network is Network.SERVICE and seen.config is None and not seen.job.elastic
 
 
 def open_gates(seen: Observed) -> list[Pod]:
     """Pods at gates that have nothing more to wait for."""
-    waiting = [pod for pod in seen.world_pods if pod.at_gate and not pod.terminating and not pod.given_up]
+    waiting = [pod for pod in seen.world_pods if pod.at_gate and not _is_leaving(pod) and not pod.awaited]
     if seen.job.network is Network.SERVICE:
-        resolved = {pod.name for pod in seen.pods if pod.ip and not pod.terminating}
-        return [pod for pod in waiting if pod.waits_for and resolved.issuperset(pod.waits_for.split())]
-    # The kubelet may take minutes to show a gate the annotation that it waits for.
+        resolving = {pod.name for pod in seen.pods if pod.ip and not pod.terminating}
+        awaited = seen.job.unfinished_names
+        return [pod for pod in waiting if resolving.issuperset(awaited[pod.id.role])]
     told = seen.config or {}
-    return [pod for pod in waiting if not pod.awaits_release and pod.ip and told_host(told, pod.id) == pod.ip]
+    return [pod for pod in waiting if pod.ip and told_host(told, pod.id) == pod.ip]
+
+
+def _is_leaving(pod: Pod) -> bool:
+    return pod.terminating or pod.given_up
 
 
 def with_stuck_gates(seen: Observed, now: datetime) -> Observed:
@@ -65,7 +84,8 @@ def gate_conditions(seen: Observed, phase: str) -> list[Condition]:
     failed = next((pod for pod in seen.world_pods if pod.gate_failure), None)
     if failed is not None:
         done = "keeps it from starting" if failed.at_gate else "started the pod without an answer"
-        what_to_do = _RESOLVE if seen.job.network is Network.SERVICE else _CONNECT
+        is_by_name = failed.at_gate and seen.job.network is Network.SERVICE
+        what_to_do = _RESOLVE if is_by_name else _CONNECT
         message = shorten(f"the gate of pod {failed.name} {done} ({failed.gate_failure}); {what_to_do}")
         return [Condition(names.CONDITION_GATE_UNANSWERED, "True", Reason.GATE_UNANSWERED, message)]
     has_recovered = (
