@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,8 +135,8 @@ class Client:
 class Runtime(Client):
     """A replica of one test."""
 
-    def __init__(self, service: Service, ports: Sequence[int], session: aiohttp.ClientSession) -> None:
-        super().__init__(ports[0], ports[1], session)
+    def __init__(self, service: Service, ports: tuple[int, int], session: aiohttp.ClientSession) -> None:
+        super().__init__(*ports, session)
         self.service = service
 
     async def ready(self) -> bool:
@@ -252,7 +252,7 @@ async def start(session: aiohttp.ClientSession, tmp_path: Path) -> AsyncIterator
             }
             env = {f"PADDLE_RUNTIME_{name}": str(value) for name, value in given.items()}
             service = Service("paddle_runtime", {**os.environ, **env}, tmp_path / f"runtime-{ports[0]}.log")
-            runtime = Runtime(service, ports, session)
+            runtime = Runtime(service, (ports[0], ports[1]), session)
             await service.start()
             stack.push_async_callback(_end, runtime)
             if ready:

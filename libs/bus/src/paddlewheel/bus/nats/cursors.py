@@ -353,7 +353,7 @@ def _place_of(msg: Msg) -> Place:
 
 
 def _delivery(msg: Msg) -> Delivery | None:
-    if (event := read_event(msg)) is None:
+    meta, event = msg.metadata, read_event(msg)
+    if event is None:
         return None
-    meta = msg.metadata
     return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))

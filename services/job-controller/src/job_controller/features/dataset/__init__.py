@@ -33,7 +33,7 @@ class DataSet(Feature):
         return find_stranded(seen, now)
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
-        return seconds_until_stranded(seen, now)
+        return None if seen.job.problems else seconds_until_stranded(seen, now)
 
     def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
         return spill_conditions(seen, status.phase)

@@ -27,7 +27,7 @@ class Elastic(Feature):
         return with_useless_pods(seen, now)
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
-        return next_fit(seen, now)
+        return None if seen.job.problems else next_fit(seen, now)
 
     def running_message(self, seen: Observed) -> str:
         return shorten(refused_growth(seen))
