@@ -4,8 +4,8 @@
 //
 // /gate --ask URL waits until a GET of URL answers 200, and until every name in that answer resolves. 202 means that the pod has
 // to wait; such an answer may take half a minute. With --fallback 30s it also passes when no GET was answered 200 or 202 for so
-// long, once the hosts of --resolve resolve, and writes why into the container's termination message. --resolve is a list of
-// endpoints, separated by commas.
+// long, once the hosts of --resolve resolve, or after ten times that. It writes why into the container's termination message.
+// --resolve is a list of endpoints, separated by commas.
 package main
 
 import (
@@ -31,6 +31,8 @@ const (
 	dial         = 10 * time.Second
 	resolveFor   = 10 * time.Second
 	longestNames = 4 << 20
+	// Without an answer the names are those of the start: a pod that is wanted no more never gets one.
+	resolveFallbacks = 10
 
 	terminationMessage = "/dev/termination-log"
 )
@@ -125,10 +127,14 @@ func (w *wait) isOver(ctx context.Context) bool {
 	if w.fallback == 0 || time.Since(w.answered) < w.fallback || ctx.Err() != nil {
 		return false
 	}
+	message := fmt.Sprintf("no answer for %v: %v", w.fallback, err)
 	if !w.resolve(ctx, hosts(w.endpoints)) {
-		return false
+		if time.Since(w.answered) < resolveFallbacks*w.fallback || ctx.Err() != nil {
+			return false
+		}
+		message += "; " + w.reason
 	}
-	report(fmt.Sprintf("no answer for %v: %v", w.fallback, err))
+	report(message)
 	return true
 }
 

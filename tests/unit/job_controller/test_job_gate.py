@@ -301,18 +301,31 @@ async def test_an_address_of_ipv6_has_brackets(harness: JobHarness, dns: Names) 
     assert await asked_host(harness, "demo", hostNetwork=True) == "[fd00::9]:8080"
 
 
-async def test_an_address_that_is_not_known_is_looked_up_again_after_a_while(
+async def test_pods_wait_for_an_address_that_is_not_known_and_are_created_when_it_is(
     harness: JobHarness, dns: Names
 ) -> None:
-    """Meanwhile pods are made: their gates fall back."""
+    """A gate with a name that it cannot resolve might never open."""
     dns.addresses = []
-    by_name = "job-controller.paddle-system.svc:8080"
-    assert await asked_host(harness, "demo", hostNetwork=True) == by_name
-    assert await asked_host(harness, "other", hostNetwork=True) == by_name
-    assert len(dns.asked) == 1
+    key = await harness.create(make_paddle_job(worker=make_role(1, hostNetwork=True)))
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status["reason"]) == ("Pending", "NoGateAddress")
+    assert "check Service job-controller" in status["message"]
+    assert not await harness.pod_names()
     dns.addresses = ["10.96.0.9"]
     await harness.advance(GATE_URL_INTERVAL_SECONDS)
-    assert await asked_host(harness, "third", hostNetwork=True) == "10.96.0.9:8080"
+    await harness.settle(key)
+    assert urlsplit(await question(harness, "demo-worker-0")).netloc == "10.96.0.9:8080"
+
+
+async def test_an_address_that_changes_is_used_for_later_pods(harness: JobHarness, dns: Names) -> None:
+    assert await asked_host(harness, "demo", hostNetwork=True) == "10.96.0.9:8080"
+    dns.addresses = ["10.96.0.10"]
+    await harness.advance(GATE_URL_INTERVAL_SECONDS)
+    assert await asked_host(harness, "other", hostNetwork=True) == "10.96.0.10:8080"
+    dns.addresses = []
+    await harness.advance(GATE_URL_INTERVAL_SECONDS)
+    assert await asked_host(harness, "third", hostNetwork=True) == "10.96.0.10:8080", "the last one known"
 
 
 NO_ANSWER = "no answer for 30s: dial tcp 10.96.0.9:8080: i/o timeout"

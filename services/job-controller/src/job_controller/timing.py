@@ -35,7 +35,7 @@ GATE_POLL_TIMEOUT_SECONDS = 25.0
 GATE_URL_TIMEOUT_SECONDS = 5.0
 """The look-up of this service's own address, for gates that cannot look it up, takes at most this long."""
 GATE_URL_INTERVAL_SECONDS = 30.0
-"""The time between two look-ups when the first fails."""
+"""The time between two look-ups."""
 GATE_GRACE_SECONDS = 60.0
 """A gate that has nothing more to wait for may take this long: DNS remembers that a name was not there."""
 GATE_CHECK_INTERVAL_SECONDS = 30.0

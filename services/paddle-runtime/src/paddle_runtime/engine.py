@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+import structlog
+
 from paddle_runtime import frames
 from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.cpus import cpu_limit
@@ -18,9 +20,10 @@ from paddle_runtime.domain.files import ModelFault, ModelFiles
 from paddle_runtime.domain.model import Tensors
 from paddle_runtime.orders import Answer, Done, Fault, Load, Order, Prepare, Run, WarmedUp, WarmUp
 from paddle_runtime.ports import EngineDied, InferenceFailed
-from paddle_runtime.timing import ENGINE_STOP_TIMEOUT_SECONDS
+from paddle_runtime.timing import ENGINE_STOP_TIMEOUT_SECONDS, JOINING_TRIALS_TIMEOUT_SECONDS
 
 _OWN_SETTINGS = "PADDLE_RUNTIME_"
+log = structlog.get_logger(__name__)
 
 
 class PaddleProcess:
@@ -32,6 +35,7 @@ class PaddleProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._link: Link | None = None
         self._killed_for = ""
+        self._order: Load | None = None
 
     async def prepare(self) -> str:
         ours, theirs = socket.socketpair()
@@ -49,11 +53,35 @@ class PaddleProcess:
 
     async def load(self, directory: Path, files: ModelFiles) -> None:
         parameters = str(directory / files.parameters) if files.parameters else ""
-        await self._ask(Load(str(directory / files.program), parameters))
+        self._order = Load(str(directory / files.program), parameters)
+        await self._ask(self._order)
 
     async def warm_up(self) -> WarmedUp:
-        order = WarmUp(self._settings.warmup_shapes, self._settings.batching)
-        return cast(WarmedUp, await self._ask(order))
+        warmed = await self._warmed_up(tries_joining=False)
+        if not self._settings.batching:
+            return warmed
+        try:
+            async with asyncio.timeout(JOINING_TRIALS_TIMEOUT_SECONDS):
+                return await self._warmed_up(tries_joining=True)
+        except TimeoutError:
+            why = f"the trials took longer than {JOINING_TRIALS_TIMEOUT_SECONDS:g} s"
+        except EngineDied as error:
+            why = str(error)
+        # The inputs of the trials may be ones that no client sends.
+        log.warning("requests to this model are not joined", why=why)
+        return await self._begin_again()
+
+    async def _warmed_up(self, *, tries_joining: bool) -> WarmedUp:
+        return cast(WarmedUp, await self._ask(WarmUp(self._settings.warmup_shapes, tries_joining)))
+
+    async def _begin_again(self) -> WarmedUp:
+        """Load the model into a new process."""
+        assert self._order is not None, "load comes first"
+        self._kill("")
+        await self.wait_died()
+        await self.prepare()
+        await self._ask(self._order)
+        return await self._warmed_up(tries_joining=False)
 
     async def run(self, inputs: Tensors) -> Tensors:
         limit = self._settings.run_timeout

@@ -13,6 +13,8 @@ FULL_RETRY_INTERVAL_SECONDS = 1
 """A client waits this long when there is no room for its request."""
 NOT_READY_RETRY_INTERVAL_SECONDS = 2
 """A client waits this long when the process that runs the model has ended."""
+JOINING_TRIALS_TIMEOUT_SECONDS = 60.0
+"""How long the trials may take that find out whether requests can be joined."""
 STORE_CONNECT_TIMEOUT_SECONDS = 5.0
 """How long a connection to the store may take."""
 STORE_IDLE_TIMEOUT_SECONDS = 30.0

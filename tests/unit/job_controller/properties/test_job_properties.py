@@ -530,6 +530,17 @@ def test_a_deadline_is_not_missed_while_the_verdict_on_a_failure_waits_for_a_nod
     job.teardown()
 
 
+def test_the_pods_of_an_expired_job_go_in_time_while_its_facts_wait_for_the_bus() -> None:
+    job = JobMachine()
+    spec = {"worker": make_role(1), "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "OnFailed"}
+    spec["activeDeadlineSeconds"] = 60
+    job.begin(spec=spec, gate=Options(), rounds=6, sample_set=None)
+    job.cut_bus(bus_up=False)
+    job.go_on(61)
+    job.go_on(5)
+    job.teardown()
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 @pytest.mark.parametrize("before", [0, 5, 40])
 @pytest.mark.parametrize("away", [0, 8, 30, 70])

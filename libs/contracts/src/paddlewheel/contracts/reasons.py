@@ -120,6 +120,7 @@ class Reason(StrEnum):
         "GateUnanswered",
         "The gate of a pod could not reach job-controller for 30 s, so the pod started without its answer.",
     )
+    NO_GATE_ADDRESS = "NoGateAddress", "job-controller cannot look up its own address, which some pods need."
     PODS_STARTING = "PodsStarting", "Some pods have containers that are not ready."
     ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."
     BESIDE_DATA = "BesideData", "Every worker runs on the node of its partition of the data set."

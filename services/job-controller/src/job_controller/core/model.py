@@ -77,6 +77,7 @@ class Observed:
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
         gate_url: the address of this service without a name, for gates of pods that find no Service. "" when
             none is needed or known.
+        misses_gate_url: it is needed, and this service cannot look it up.
         held_since: by uid, the deleted pod that holds the lowest rank of an elastic job.
         useless: workers beyond the present world, which go now.
         next_look: seconds until time alone changes what the rules have found so far.
@@ -117,6 +118,7 @@ class Observed:
     unscheduled_since: Mapping[str, datetime] = field(default_factory=dict)
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
     gate_url: str = ""
+    misses_gate_url: bool = False
     held_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None

@@ -132,9 +132,10 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     pods = pods_to_delete(seen)
     if expires is not None and now >= expires:
         # The pods go with the job, unless the bus has refused its facts once.
-        waits = now >= expires + timedelta(seconds=EXPIRED_PODS_GRACE_SECONDS)
-        actions = _delete_pods(job, pods) if waits and pending(status.announcements) else ()
-        return Plan(status, actions=actions, expiry=expiry_event(job))
+        ends_pods_at = expires + timedelta(seconds=EXPIRED_PODS_GRACE_SECONDS)
+        actions = _delete_pods(job, pods) if now >= ends_pods_at and pending(status.announcements) else ()
+        next_look = _seconds_until(ends_pods_at, now)
+        return Plan(status, actions=actions, expiry=expiry_event(job), requeue_after=next_look)
     plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     needs = tuple(kind for feature in seen.features for kind in feature.needed_before_clean_up(seen, now))
     services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()

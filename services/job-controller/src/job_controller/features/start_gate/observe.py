@@ -7,9 +7,8 @@ import socket
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
-from job_controller.core.job import Job
 from job_controller.core.model import Observed
-from job_controller.features.start_gate.rules import open_gates
+from job_controller.features.start_gate.rules import needs_address, open_gates
 from job_controller.reading import Reader
 from job_controller.sightings import Sightings
 from job_controller.timing import GATE_URL_INTERVAL_SECONDS, GATE_URL_TIMEOUT_SECONDS
@@ -34,8 +33,8 @@ class OpenGates(Reader):
 class OwnAddress(Reader):
     """The address of this service without a name, for pods that resolve no names of Services.
 
-    It is looked up once, after a restart again. While that fails, such pods get the name: their gates fall
-    back.
+    It is looked up again from time to time, because the Service may be made again. While there is no address,
+    such pods are not created.
     """
 
     def __init__(self, url: str, clock: Clock) -> None:
@@ -45,17 +44,12 @@ class OwnAddress(Reader):
         self._due_at = 0.0
 
     async def read(self, seen: Observed) -> Observed:
-        if not self._url or not _may_need_address(seen.job):
+        if not self._url or not needs_address(seen.job):
             return seen
-        if not self._found and self._clock.monotonic() >= self._due_at:
-            self._found = await _resolved(self._url)
+        if self._clock.monotonic() >= self._due_at:
+            self._found = await _resolved(self._url) or self._found
             self._due_at = self._clock.monotonic() + GATE_URL_INTERVAL_SECONDS
-        return replace(seen, gate_url=self._found)
-
-
-def _may_need_address(job: Job) -> bool:
-    specs = (role.template.get("spec") or {} for role in job.roles)
-    return any(spec.get("dnsPolicy") or spec.get("hostNetwork") for spec in specs)
+        return replace(seen, gate_url=self._found, misses_gate_url=not self._found)
 
 
 async def _resolved(url: str) -> str:

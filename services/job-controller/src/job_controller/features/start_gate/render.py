@@ -8,7 +8,12 @@ from job_controller.core.job import Manifest, Role
 from job_controller.core.model import Observed, Options
 from job_controller.core.pods import PodId
 from job_controller.features.start_gate.question import gate_address
-from job_controller.features.start_gate.rules import has_gate, may_fall_back, resolves_before_fallback
+from job_controller.features.start_gate.rules import (
+    finds_services,
+    has_gate,
+    may_fall_back,
+    resolves_before_fallback,
+)
 from job_controller.timing import GATE_FALLBACK_TIMEOUT_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ENDPOINT_VARIABLES
 
@@ -28,7 +33,7 @@ def pod_shape(seen: Observed, options: Options) -> Shape | None:
 def _gate(seen: Observed, options: Options, pod: PodId, spec: Manifest) -> Manifest:
     container = _gate_container(options.gate_image, spec)
     container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
-    url = options.gate_url if _finds_services(spec) else seen.gate_url or options.gate_url
+    url = options.gate_url if finds_services(spec) else seen.gate_url or options.gate_url
     container["command"] = ["/gate", "--ask", f"{gate_address(url, seen.job, pod)}&ip=$(POD_IP)"]
     if may_fall_back(seen, pod):
         container["command"] += ["--fallback", f"{GATE_FALLBACK_TIMEOUT_SECONDS:g}s"]
@@ -37,12 +42,6 @@ def _gate(seen: Observed, options: Options, pod: PodId, spec: Manifest) -> Manif
             container["env"].append({"name": "ENDPOINTS", "valueFrom": {"configMapKeyRef": endpoints}})
             container["command"] += ["--resolve", "$(ENDPOINTS)"]
     return container
-
-
-def _finds_services(spec: Manifest) -> bool:
-    """The pod resolves names of Services. On the host's network, ClusterFirst means the node's own DNS."""
-    policy = spec.get("dnsPolicy") or "ClusterFirst"
-    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
 
 
 _RESTRICTED = {

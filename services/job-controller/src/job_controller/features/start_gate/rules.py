@@ -5,8 +5,10 @@ Some let their pods start without an answer. The others wait on, and the service
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from job_controller.core import names
 from job_controller.core.environment import told_host
@@ -29,7 +31,23 @@ _RESOLVE = "let pods of this namespace resolve names by the DNS of the cluster, 
 
 def has_gate(job: Job, options: Options) -> bool:
     """New pods of the job have a gate. Elastic pods in the other networks have nothing to wait for."""
-    return bool(options.gate_image) and (job.network is Network.SERVICE or not job.elastic)
+    return bool(options.gate_image) and _may_have_gate(job)
+
+
+def finds_services(spec: Mapping[str, Any]) -> bool:
+    """The pod resolves names of Services. On the host's network, ClusterFirst means the node's own DNS."""
+    policy = spec.get("dnsPolicy") or "ClusterFirst"
+    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
+
+
+def needs_address(job: Job) -> bool:
+    """The gates of some pods ask this service by its address, because they resolve no names of Services."""
+    specs = (role.template.get("spec") or {} for role in job.roles)
+    return _may_have_gate(job) and not all(map(finds_services, specs))
+
+
+def _may_have_gate(job: Job) -> bool:
+    return job.network is Network.SERVICE or not job.elastic
 
 
 def may_fall_back(seen: Observed, pod: PodId) -> bool:
