@@ -65,6 +65,7 @@ ADVICE: Mapping[Reason, str] = {
     Reason.INVALID_IMAGE_NAME: "correct the image's name in the template",
     Reason.CONFIG_ERROR: "create the ConfigMap or Secret that is named",
     Reason.GATE_UNANSWERED: "let pods of the namespace connect to the Service job-controller",
+    Reason.NO_GATE_ADDRESS: "check Service job-controller, and the DNS of the pod of job-controller",
     Reason.FAILED_MOUNT: "create what is named, or correct the volume in the template",
     Reason.CONTAINER_CANNOT_START: "correct the command, mounts or security context of the template",
     Reason.CRASH_LOOP_BACK_OFF: f"fix the program; {_SEE_THE_LOG}",
